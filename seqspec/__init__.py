@@ -1,0 +1,1 @@
+"""seqspec: a declarative architecture compiler for sequence models."""

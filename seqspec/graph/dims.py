@@ -1,0 +1,157 @@
+"""Sizes: integers, or integer polynomials in named sizes, with floor and ceiling division, in one normal form.
+
+Two sizes are equal exactly when their normal forms are, so `==` is the proof the shape rules ask for; what it cannot
+prove is an error there, never an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+
+BATCH = "batch_size"
+TIME = "sequence_length"
+PAST = "past_sequence_length"
+TOTAL = "total_sequence_length"
+ENCODER_TIME = "encoder_sequence_length"
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """numerator / denominator, rounded down, or up where `ceil`."""
+
+    numerator: Dim
+    denominator: int
+    ceil: bool = False
+
+    def __str__(self) -> str:
+        return f"{'ceil' if self.ceil else 'floor'}(({self.numerator}) / {self.denominator})"
+
+
+Atom = str | Quotient
+Monomial = tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A sum of coefficient · product of atoms, sorted; a constant alone is an `int`, never a `Dim`."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Size) -> Size:
+        return _collect([*self.terms, *_terms(other)])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: Size) -> Size:
+        return self * -1 + other
+
+    def __mul__(self, other: Size) -> Size:
+        products = [(a + b, x * y) for a, x in self.terms for b, y in _terms(other)]
+        return _collect(products)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Size:
+        return _divide(self, divisor, ceil=False)
+
+    def __str__(self) -> str:
+        return " + ".join(_show(atoms, factor) for atoms, factor in self.terms)
+
+    __repr__ = __str__
+
+
+Size = int | Dim
+Shape = tuple[Size, ...]
+
+
+def dim(name: str) -> Dim:
+    """The size called `name`."""
+    return Dim((((name,), 1),))
+
+
+def ceil_div(size: Size, divisor: int) -> Size:
+    """size / divisor, rounded up."""
+    return -(-size // divisor) if isinstance(size, int) else _divide(size, divisor, ceil=True)
+
+
+def substitute(size: Size, values: Mapping[str, Size]) -> Size:
+    """`size` with the named sizes replaced; an `int` once every name is given a number."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for atoms, factor in size.terms:
+        total = total + reduce(mul, (_replace(atom, values) for atom in atoms), factor)
+    return total
+
+
+def evaluate(size: Size, values: Mapping[str, int]) -> int:
+    """The number `size` stands for; KeyError names a size that `values` lacks."""
+    result = substitute(size, values)
+    if isinstance(result, Dim):
+        raise KeyError(f"no value for {', '.join(sorted(names(result)))}")
+    return result
+
+
+def names(size: Size) -> set[str]:
+    """The named sizes in `size`."""
+    if isinstance(size, int):
+        return set()
+    found: set[str] = set()
+    for atoms, _ in size.terms:
+        for atom in atoms:
+            found |= {atom} if isinstance(atom, str) else names(atom.numerator)
+    return found
+
+
+def show(shape: Shape) -> str:
+    """`[batch_size, 8, 64]`"""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+    return (((), size),) if isinstance(size, int) else size.terms
+
+
+def _collect(terms: list[tuple[Monomial, int]]) -> Size:
+    sums: dict[Monomial, int] = {}
+    for atoms, factor in terms:
+        key = tuple(sorted(atoms, key=str))
+        sums[key] = sums.get(key, 0) + factor
+    # highest degree first, constants last: the order in which people write polynomials
+    kept = sorted(((a, f) for a, f in sums.items() if f), key=lambda t: (-len(t[0]), str(t[0])))
+    if not kept:
+        return 0
+    return kept[0][1] if kept[0][0] == () else Dim(tuple(kept))
+
+
+def _divide(size: Dim, divisor: int, *, ceil: bool) -> Size:
+    if divisor <= 0:
+        raise ZeroDivisionError(f"a size is divided by {divisor}")
+    whole = [(a, f // divisor) for a, f in size.terms if f % divisor == 0]
+    rest = _collect([(a, f) for a, f in size.terms if f % divisor])
+    if isinstance(rest, int):
+        rounded: Size = -(-rest // divisor) if ceil else rest // divisor
+    else:
+        rounded = Dim((((Quotient(rest, divisor, ceil),), 1),))
+    return _collect(whole) + rounded
+
+
+def _replace(atom: Atom, values: Mapping[str, Size]) -> Size:
+    if isinstance(atom, str):
+        return values.get(atom, dim(atom))
+    numerator = substitute(atom.numerator, values)
+    return ceil_div(numerator, atom.denominator) if atom.ceil else numerator // atom.denominator
+
+
+def _show(atoms: Monomial, factor: int) -> str:
+    parts = ([str(factor)] if factor != 1 or not atoms else []) + [str(a) for a in atoms]
+    return "*".join(parts)

@@ -1,0 +1,160 @@
+"""The graph's nouns: Value, Param, State, Node, Call, Region, Graph.
+
+Everything in a region is named relative to it, so that two equal blocks are one `Region`, stored once. A full name is
+the scopes of the calls on the way and the own name: `decoder.layers.3.attention.q_proj.weight`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from seqspec.graph.dims import Shape
+from seqspec.graph.types import DType
+
+if TYPE_CHECKING:
+    from seqspec.ops.base import Op
+
+@dataclass(frozen=True)
+class Init:
+    """How a parameter starts, as data: `zeros`, `ones`, `constant(c)`, `uniform(bound)`, `normal(std)`,
+    or `blocks(init, …)`: equal parts along the first axis, each with its own."""
+
+    kind: Literal["zeros", "ones", "constant", "uniform", "normal", "blocks"]
+    args: tuple[float | Init, ...] = ()
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor that flows. `hint` is the variable name a reader would choose; without one it may be inlined."""
+
+    name: str
+    shape: Shape
+    dtype: DType = "float"
+    hint: str = field(default="", compare=False)
+    optional: bool = False  # an input that may be None, and then means "nothing special"
+
+
+@dataclass(frozen=True)
+class Param(Value):
+    """A weight. As a node's input it is a tie: a path relative to the region that holds the node."""
+
+    init: Init = Init("zeros")
+
+
+@dataclass(frozen=True)
+class State:
+    """What an op carries from one call to the next, declared by the op that looks back.
+
+    `shape` is the past's; the present is the op's output number `output`. `held` is computed once, on the first
+    call, and then only read. Past absent means no past (or the op's own initial value), never a size of zero.
+    """
+
+    name: str
+    shape: Shape
+    output: int
+    dtype: DType = "float"
+    held: bool = False
+    cache: bool = False  # an attention's keys or values
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op applied. `name` scopes its parameters and state; `origin` is the YAML path it came from."""
+
+    op: Op
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    name: str = ""
+    origin: str = field(default="", compare=False)
+
+    @property
+    def scope(self) -> str:
+        return self.name
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        return tuple(_within(self.name, p) for p in self.op.params())
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return tuple(_within(self.name, s) for s in self.op.states(*self.inputs))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A region instantiated: parameters and state are the call's own, under `scope`."""
+
+    region: Region
+    scope: str
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    origin: str = field(default="", compare=False)
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        return tuple(_within(self.scope, p) for p in self.region.params)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return tuple(_within(self.scope, s) for s in self.region.states)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A block: `name` becomes the class. Compared by identity, since the builder stores equal ones once."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    items: tuple[Node | Call, ...]
+    outputs: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", _unique(p for i in self.items for p in i.params))
+        object.__setattr__(self, "states", tuple(s for i in self.items for s in i.states))
+
+    params: tuple[Param, ...] = field(init=False)
+    states: tuple[State, ...] = field(init=False)
+
+    def children(self) -> Iterator[Region]:
+        """The regions this one calls or loops over, in order, repeats included."""
+        for item in self.items:
+            yield from (item.region,) if isinstance(item, Call) else item.op.bodies()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole model. Inputs named in `once` are read on the first call only (an encoder's)."""
+
+    root: Region
+    once: frozenset[str] = frozenset()
+
+    def regions(self) -> tuple[Region, ...]:
+        """Every distinct region, children before parents."""
+        found: dict[int, Region] = {}
+
+        def visit(region: Region) -> None:
+            if id(region) not in found:
+                for child in region.children():
+                    visit(child)
+                found[id(region)] = region
+
+        visit(self.root)
+        return tuple(found.values())
+
+
+Named = TypeVar("Named", Param, State)
+
+
+def join(*parts: str) -> str:
+    """`a.b.c`, empty parts left out."""
+    return ".".join(p for p in parts if p)
+
+
+def _within(scope: str, item: Named) -> Named:
+    return replace(item, name=join(scope, item.name))
+
+
+def _unique(params: Iterator[Param]) -> tuple[Param, ...]:
+    return tuple({p.name: p for p in params}.values())

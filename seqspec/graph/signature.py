@@ -1,0 +1,109 @@
+"""The signature: what a compiled model takes, gives and carries, under public names. The manifest is its JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from seqspec.graph.dims import Shape
+from seqspec.graph.ir import Graph, State, Value
+from seqspec.graph.types import DType
+
+
+@dataclass(frozen=True)
+class Port:
+    """A named input or output. `once`: read on the first call only. `optional`: may be left out."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+    optional: bool = False
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A state: `past` goes in, `present` comes out. A held one comes out of the first call and only goes in after."""
+
+    path: str
+    past: str
+    present: str
+    shape: Shape
+    dtype: DType
+    held: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Ordered inputs, outputs and states."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    states: tuple[Carried, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, sizes as text."""
+        return {
+            "inputs": [_port(p) for p in self.inputs],
+            "outputs": [_port(p) for p in self.outputs],
+            "states": [_state(s) for s in self.states],
+        }
+
+
+def signature(graph: Graph) -> Signature:
+    """The signature of a whole model."""
+    root = graph.root
+    inputs = tuple(Port(v.name, v.shape, v.dtype, v.optional, v.name in graph.once) for v in root.inputs)
+    outputs = tuple(Port(output_name(v), v.shape, v.dtype) for v in root.outputs)
+    return Signature(inputs, outputs, carried(root.states))
+
+
+def output_name(value: Value) -> str:
+    """The public name of an output: its hint."""
+    return value.hint or value.name
+
+
+def carried(states: tuple[State, ...]) -> tuple[Carried, ...]:
+    """Public names for states given by their full paths.
+
+    Keys and values of layer N are `past_key_values.N.key`, with `decoder.` or `encoder.` before the leaf where it
+    also attends to an encoder, and the sublayer's name where a layer has several of one sort. Everything else in a
+    layer is `past_state.N.<sublayer>.<name>`; outside the layers the name alone says it.
+    """
+    crossed = {_layer(s.name) for s in states if s.cache and s.held}
+    sorts = Counter((_layer(s.name), s.held, s.name.rsplit(".", 1)[-1]) for s in states if s.cache)
+    return tuple(_carried(s, _layer(s.name) in crossed, sorts) for s in states)
+
+
+def _carried(state: State, crossed: bool, sorts: Counter[tuple[str, bool, str]]) -> Carried:
+    layer, leaf = _layer(state.name), state.name.rsplit(".", 1)[-1]
+    if state.cache:
+        side = ("encoder." if state.held else "decoder.") if crossed else ""
+        if sorts[layer, state.held, leaf] > 1:
+            side += state.name.split(".")[-2] + "."
+        past, present = f"past_key_values.{layer}.{side}{leaf}", f"present.{layer}.{side}{leaf}"
+    elif layer:
+        rest = state.name.split(f"layers.{layer}.", 1)[1]
+        past, present = f"past_state.{layer}.{rest}", f"present_state.{layer}.{rest}"
+    elif state.held:
+        past = present = leaf
+    else:
+        past, present = f"past_state.{leaf}", f"present_state.{leaf}"
+    return Carried(state.name, past, present, state.shape, state.dtype, state.held)
+
+
+def _layer(path: str) -> str:
+    """The flat layer index in a path, or nothing."""
+    parts = path.split(".")
+    return parts[parts.index("layers") + 1] if "layers" in parts else ""
+
+
+def _port(port: Port) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": port.name, "shape": list(map(str, port.shape)), "dtype": port.dtype}
+    return data | ({"optional": True} if port.optional else {}) | ({"once": True} if port.once else {})
+
+
+def _state(state: Carried) -> dict[str, Any]:
+    shape = list(map(str, state.shape))
+    return {"past": state.past, "present": state.present, "shape": shape, "dtype": state.dtype, "held": state.held}
