@@ -1,0 +1,53 @@
+"""SEQ5xx: running a compiled model."""
+
+from __future__ import annotations
+
+from ._code import Code
+
+RUNTIME: dict[str, Code] = {
+    "SEQ501": Code(
+        "provider-unavailable",
+        "The execution provider is not available.",
+        "onnxruntime and onnxruntime-gpu overwrite each other: install one. `seqspec doctor` shows what is found.",
+    ),
+    "SEQ502": Code("input-missing", "An input is missing.", "The message lists the inputs of the model."),
+    "SEQ503": Code("input-unknown", "The model has no such input.", "The message lists the inputs of the model."),
+    "SEQ504": Code("input-shape", "An input has the wrong shape.", "The message names the shape found and the one expected."),
+    "SEQ505": Code(
+        "input-type",
+        "An input has the wrong element type.",
+        "Nothing is cast: ids are int64, features have the model's element type.",
+    ),
+    "SEQ506": Code(
+        "past-table-length",
+        "The sequence is longer than the position table.",
+        "A learned table ends at `max_length`; cached tokens count as well.",
+    ),
+    "SEQ507": Code(
+        "corrupt-artefact",
+        "The compiled model is damaged or incomplete.",
+        "A file is missing, or its content differs from the hash in `seqspec.json`. Compile it again.",
+    ),
+    "SEQ508": Code(
+        "artefact-version",
+        "The compiled model was written by another version.",
+        "This release cannot read its manifest. Compile the spec again.",
+    ),
+    "SEQ509": Code(
+        "state-mismatch",
+        "The state does not belong to this model or batch.",
+        "State is passed back as it came out: same names, batch size and element type.",
+    ),
+    "SEQ510": Code("token-outside", "A token id is outside the vocabulary.", "Ids run from 0 to vocab_size - 1."),
+    "SEQ511": Code(
+        "cannot-generate",
+        "The model cannot generate.",
+        "Generation needs a causal stack with an `lm` head.",
+    ),
+    "SEQ512": Code(
+        "no-state",
+        "The model has no state to carry.",
+        "A bidirectional stack, or one whose mask is not causal, is run at once.",
+    ),
+    "SEQ513": Code("empty-input", "An input is empty.", "At least one sequence and one position are needed."),
+}

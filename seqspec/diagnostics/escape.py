@@ -1,0 +1,61 @@
+"""Text from a spec, made safe to print.
+
+Spec text can hold what moves a terminal's cursor, hides or reorders characters: C0 and C1 controls,
+ESC, bidirectional controls, zero-width characters, lone surrogates. All of them are shown as escapes
+(`\\x1b`, `\\u202e`), so that what is printed is what is there.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Control, format (bidi, zero width), surrogate, private use, unassigned, line and paragraph separator.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+MAX_MESSAGE_BYTES = 4096
+
+
+def escape_character(character: str) -> str:
+    """One character as it is shown: itself, or an escape when it is invisible or acts on a terminal."""
+    if " " <= character <= "~" or unicodedata.category(character) not in _HIDDEN:
+        return character
+    if character in _NAMED:
+        return _NAMED[character]
+    number = ord(character)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def escape(text: str) -> str:
+    """The text on one line with nothing hidden. Escaping twice changes nothing."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(escape_character, text))
+
+
+def clip(text: str, limit: int = MAX_MESSAGE_BYTES) -> str:
+    """At most `limit` bytes of UTF-8, with `…` at the end when something was cut off."""
+    if len(text) * 4 <= limit:
+        return text
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return text
+    return data[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def quoted(value: object, limit: int = 60) -> str:
+    """A value between backticks, short enough to stand in a sentence."""
+    text = value if isinstance(value, str) else repr(value)
+    shown = escape(text[: limit + 1])
+    return f"`{shown[: limit - 1]}…`" if len(shown) > limit else f"`{shown}`"
+
+
+def width(text: str) -> int:
+    """Terminal columns of escaped text: two for wide East Asian characters, none for marks above them."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )

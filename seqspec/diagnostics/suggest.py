@@ -1,0 +1,41 @@
+"""Did you mean: the known word that a misspelt one stands for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SEPARATORS = str.maketrans("", "", "_- .")
+# A longer word is hostile or pasted; difflib is quadratic in it.
+_LONGEST = 80
+
+
+def suggest(word: object, known: Iterable[str]) -> str | None:
+    """The closest known word, or None. `Dropout`, `drop_out` and `dropuot` all give `dropout`."""
+    words = list(known)
+    text = str(word)
+    if not text or len(text) > _LONGEST:
+        return None
+    folded: dict[str, str] = {}
+    for candidate in words:
+        folded.setdefault(_fold(candidate), candidate)
+    match = _fold(text)
+    if match in folded:
+        return folded[match]
+    close = difflib.get_close_matches(match, folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(word: object, known: Iterable[str], *, what: str = "known") -> str | None:
+    """The hint for an unknown word: the closest one, else the whole list, else None."""
+    words = list(known)
+    guess = suggest(word, words)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
+    if not words:
+        return None
+    return f"{what}: " + ", ".join(f"`{candidate}`" for candidate in words)
+
+
+def _fold(word: str) -> str:
+    return word.casefold().translate(_SEPARATORS)
