@@ -8,51 +8,51 @@ DOCUMENT: dict[str, Code] = {
     "SEQ001": Code(
         "yaml-syntax",
         "The file is not valid YAML.",
-        "The YAML parser stopped here. Most often a bracket or a quote is not closed, a line is indented "
-        "differently from its neighbours, or a value holds `: ` and needs quotes.",
+        "The YAML parser stopped here. Most often a bracket or a quote is not closed, a line "
+        "is indented differently from its neighbours, or a value holds `: ` and needs quotes.",
         bad="layers: [{kind: lstm, hidden_size: 64}",
         good="layers: [{kind: lstm, hidden_size: 64}]",
     ),
     "SEQ002": Code(
         "empty-document",
         "The file holds no document.",
-        "The file is empty or holds only comments. The smallest spec names a language version, a model, "
-        "one stack and a head; `seqspec init` writes one.",
+        "The file is empty or holds only comments. The smallest spec names a language "
+        "version, a model, one stack and a head; `seqspec init` writes one.",
         bad="# nothing yet",
         good="seqspec: 1\nname: my-model",
     ),
     "SEQ003": Code(
         "duplicate-key",
         "A mapping has the same key twice.",
-        "YAML requires the keys of a mapping to be unique, and many loaders keep the last one without a "
-        "word. Both places are shown: delete one. A key written beside a merge key `<<` is not a "
-        "duplicate, it wins over the merged one.",
+        "YAML requires the keys of a mapping to be unique, and many loaders keep the last one"
+        " without a word. Both places are shown: delete one. A key written beside a merge key"
+        " `<<` is not a duplicate, it wins over the merged one.",
         bad="{kind: attention, heads: 4, heads: 8}",
         good="{kind: attention, heads: 8}",
     ),
     "SEQ004": Code(
         "null-value",
         "`null` is not a value.",
-        "An empty value, `~` and `null` could mean the default, nothing or a forgotten value, so none of "
-        "them is accepted. Leave the key out to get its default, or write the word `none` where a field "
-        "offers it.",
+        "An empty value, `~` and `null` could mean the default, nothing or a forgotten value,"
+        " so none of them is accepted. Leave the key out to get its default, or write the "
+        "word `none` where a field offers it.",
         bad="norm:",
         good="norm: none",
     ),
     "SEQ005": Code(
         "not-utf-8",
         "The file is not UTF-8 text.",
-        "Specs are UTF-8; a leading byte order mark is ignored. UTF-16 and UTF-32 files are refused: save "
-        "the file again as UTF-8.",
+        "Specs are UTF-8; a leading byte order mark is ignored. UTF-16 and UTF-32 files are "
+        "refused: save the file again as UTF-8.",
         bad="a file saved as UTF-16",
         good="seqspec: 1",
     ),
     "SEQ006": Code(
         "forbidden-character",
         "The text holds a character that YAML does not allow here.",
-        "NUL and other control characters are not text. The line separators U+0085, U+2028 and U+2029 are "
-        "refused as well, because parsers disagree on whether they end a line. Inside double quotes "
-        'write such a character as an escape, "\\u2028".',
+        "NUL and other control characters are not text. The line separators U+0085, U+2028 "
+        "and U+2029 are refused as well, because parsers disagree on whether they end a line."
+        ' Inside double quotes write such a character as an escape, "\\u2028".',
         bad="name: a\\0b, with a real NUL byte",
         good="name: ab",
     ),
@@ -60,14 +60,14 @@ DOCUMENT: dict[str, Code] = {
         "tab-indentation",
         "A tab is used for indentation.",
         "YAML indents with spaces only. Replace the tab by spaces, two by convention.",
-        bad="encoder:\n\td_model: 64",
+        bad="encoder:\n	d_model: 64",
         good="encoder:\n  d_model: 64",
     ),
     "SEQ008": Code(
         "tag",
         "YAML tags are not accepted.",
-        "A spec is plain data: mappings, lists, text, numbers, true and false. No tag is accepted, "
-        "standard or not. Quote a value to make it text.",
+        "A spec is plain data: mappings, lists, text, numbers, true and false. No tag is "
+        "accepted, standard or not. Quote a value to make it text.",
         bad="name: !!str 42",
         good='name: "42"',
     ),
@@ -81,37 +81,42 @@ DOCUMENT: dict[str, Code] = {
     "SEQ010": Code(
         "several-documents",
         "The file holds more than one YAML document.",
-        "One file is one spec. Split the file at the `---` line, or use `extends` where the specs share a part.",
+        "One file is one spec. Split the file at the `---` line, or use `extends` where the "
+        "specs share a part.",
         bad="name: a\n---\nname: b",
         good="name: a",
     ),
     "SEQ011": Code(
         "not-a-mapping",
         "A spec must be a mapping of keys to values.",
-        "The outermost value of the file is a list or a single word. A spec starts with `seqspec: 1`.",
+        "The outermost value of the file is a list or a single word. A spec starts with "
+        "`seqspec: 1`.",
         bad="- {kind: lstm, hidden_size: 64}",
         good="seqspec: 1\nname: my-model",
     ),
     "SEQ012": Code(
         "file-too-large",
         "The file is larger than 1 MiB.",
-        "Specs are written by people; a large model is `repeat`, not a large file. The limit keeps a check fast.",
+        "Specs are written by people; a large model is `repeat`, not a large file. The limit "
+        "keeps a check fast.",
     ),
     "SEQ013": Code(
         "too-deep",
         "The document is nested more than 64 levels deep.",
-        "No spec needs such depth; the limit keeps hostile files harmless. Aliases count as what they stand for.",
+        "No spec needs such depth; the limit keeps hostile files harmless. Aliases count as "
+        "what they stand for.",
     ),
     "SEQ014": Code(
         "too-many-values",
         "The document holds more than 50,000 values.",
-        "Values are counted after aliases are expanded and over all files that the spec extends, so that "
-        "a small file cannot stand for millions of values.",
+        "Values are counted after aliases are expanded and over all files that the spec "
+        "extends, so that a small file cannot stand for millions of values.",
     ),
     "SEQ015": Code(
         "too-many-aliases",
         "The document uses more than 200 aliases.",
-        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it in a `pattern`.",
+        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it in"
+        " a `pattern`.",
     ),
     "SEQ016": Code(
         "cyclic-anchor",
@@ -123,38 +128,40 @@ DOCUMENT: dict[str, Code] = {
     "SEQ017": Code(
         "unknown-anchor",
         "An alias names an anchor that does not exist.",
-        "`*name` stands for the value marked `&name` earlier in the same file. Anchors do not cross files.",
+        "`*name` stands for the value marked `&name` earlier in the same file. Anchors do not"
+        " cross files.",
         bad="global: *locl",
         good="local: &local [{kind: ffn, d_ff: 64}]\nglobal: *local",
     ),
     "SEQ018": Code(
         "duplicate-anchor",
         "Two values carry the same anchor.",
-        "A later alias would mean the second one, which is easy to misread. Give each anchor its own name.",
+        "A later alias would mean the second one, which is easy to misread. Give each anchor "
+        "its own name.",
         bad="a: &x 1\nb: &x 2",
         good="a: &x 1\nb: &y 2",
     ),
     "SEQ019": Code(
         "bad-merge-key",
         "A merge key `<<` must hold a mapping or a list of mappings.",
-        "`<<: *base` takes over the keys of `base`; keys written beside it win, and in a list earlier "
-        "mappings win over later ones.",
+        "`<<: *base` takes over the keys of `base`; keys written beside it win, and in a list"
+        " earlier mappings win over later ones.",
         bad="a: {<<: 3}",
         good="base: &base {heads: 8}\na: {<<: *base, bias: false}",
     ),
     "SEQ020": Code(
         "number-out-of-range",
         "The number cannot be held as written.",
-        "A number has at most 100 characters, and a float must not become infinite or zero when it is "
-        "read as a 64-bit float. Quote the value if it is text.",
+        "A number has at most 100 characters, and a float must not become infinite or zero "
+        "when it is read as a 64-bit float. Quote the value if it is text.",
         bad="eps: 1e-400",
         good="eps: 1e-12",
     ),
     "SEQ021": Code(
         "yaml-version",
         "The file asks for another version of YAML.",
-        "Specs are read by the rules of YAML 1.2, in which `no` and `on` are text and `010` is ten. A "
-        "`%YAML 1.1` line says otherwise; delete it.",
+        "Specs are read by the rules of YAML 1.2, in which `no` and `on` are text and `010` "
+        "is ten. A `%YAML 1.1` line says otherwise; delete it.",
         bad="%YAML 1.1\n---\nname: a",
         good="name: a",
     ),
@@ -171,15 +178,16 @@ DOCUMENT: dict[str, Code] = {
     "SEQ032": Code(
         "bad-extends",
         "`extends` must be the relative path of one file.",
-        "Absolute paths, `~`, backslashes and addresses are refused, so that a spec means the same on every machine.",
+        "Absolute paths, `~`, backslashes and addresses are refused, so that a spec means the"
+        " same on every machine.",
         bad="extends: /etc/base.yaml",
         good="extends: base.yaml",
     ),
     "SEQ033": Code(
         "extends-outside",
         "`extends` leaves the folder of the spec.",
-        "An extended file, after symbolic links are followed, must lie in the folder of the outermost "
-        "spec or below it. Copy the base there.",
+        "An extended file, after symbolic links are followed, must lie in the folder of the "
+        "outermost spec or below it. Copy the base there.",
         bad="extends: ../../base.yaml",
         good="extends: base.yaml",
     ),
@@ -201,23 +209,25 @@ DOCUMENT: dict[str, Code] = {
     "SEQ040": Code(
         "bad-override",
         "`--set` takes KEY=VALUE.",
-        "KEY is a path such as `decoder.layers[0].repeat`; VALUE is one YAML value on one line: a word, "
-        "a number, `{…}` or `[…]`.",
+        "KEY is a path such as `decoder.layers[0].repeat`; VALUE is one YAML value on one "
+        "line: a word, a number, `{…}` or `[…]`.",
         bad="--set decoder.d_model",
         good="--set decoder.d_model=256",
     ),
     "SEQ041": Code(
         "override-index",
         "`--set` names a list item that does not exist.",
-        "Items are counted from 0. A list can be replaced whole but not extended: `--set a.layers=[…]`.",
+        "Items are counted from 0. A list can be replaced whole but not extended: `--set "
+        "a.layers=[…]`.",
         bad="--set decoder.layers[3].repeat=2",
         good="--set decoder.layers[0].repeat=2",
     ),
     "SEQ042": Code(
         "override-path",
         "`--set` goes through a value that has no such parts.",
-        "A number has no keys, a list has no names and a mapping has no indices. A kind written as a bare "
-        "word may be entered: after `norm: rmsnorm`, `--set norm.eps=1e-6` gives `{kind: rmsnorm, eps: 1e-6}`.",
+        "A number has no keys, a list has no names and a mapping has no indices. A kind "
+        "written as a bare word may be entered: after `norm: rmsnorm`, `--set norm.eps=1e-6` "
+        "gives `{kind: rmsnorm, eps: 1e-6}`.",
         bad="--set decoder.d_model.size=256",
         good="--set decoder.d_model=256",
     ),

@@ -13,10 +13,14 @@ GRAPH: dict[str, Code] = {
     "SEQ302": Code(
         "dimension-unproven",
         "Two dimensions cannot be proved equal.",
-        "Dimensions are polynomials in the names of the inputs' dimensions. What cannot be proved is "
-        "refused instead of assumed, since it would fail for some input.",
+        "Dimensions are polynomials in the names of the inputs' dimensions. What cannot be "
+        "proved is refused instead of assumed, since it would fail for some input.",
     ),
-    "SEQ303": Code("types-differ", "Two element types that meet are not equal.", "Nothing is cast silently."),
+    "SEQ303": Code(
+        "types-differ",
+        "Two element types that meet are not equal.",
+        "Nothing is cast silently.",
+    ),
     "SEQ304": Code(
         "broken-graph",
         "The graph breaks a law of its own.",

@@ -8,15 +8,16 @@ MEANING: dict[str, Code] = {
     "SEQ201": Code(
         "heads-do-not-divide-width",
         "`heads` does not divide `d_model`.",
-        "Without `head_dim` each head takes d_model / heads channels, which must be a whole number.",
+        "Without `head_dim` each head takes d_model / heads channels, which must be a whole "
+        "number.",
         bad="d_model: 10\nlayers: [{block: [{kind: attention, heads: 4}]}]",
         good="d_model: 12\nlayers: [{block: [{kind: attention, heads: 4}]}]",
     ),
     "SEQ202": Code(
         "kv-heads-do-not-divide-heads",
         "`kv_heads` does not divide `heads`.",
-        "In grouped-query attention query head h reads key/value head h // (heads / kv_heads), so the "
-        "group size must be a whole number.",
+        "In grouped-query attention query head h reads key/value head h // (heads / "
+        "kv_heads), so the group size must be a whole number.",
         bad="{kind: attention, heads: 8, kv_heads: 3}",
         good="{kind: attention, heads: 8, kv_heads: 4}",
     ),
@@ -30,10 +31,16 @@ MEANING: dict[str, Code] = {
     "SEQ204": Code(
         "widths-differ",
         "Two widths that meet are not equal.",
-        "Nothing projects silently. Write the width that the next part expects, or a projection where "
-        "the part offers one.",
-        bad="d_model: 512\nlayers: [{kind: lstm, hidden_size: 256}, {block: [{kind: ffn, d_ff: 64}]}]",
-        good="d_model: 512\nlayers: [{kind: lstm, hidden_size: 512}, {block: [{kind: ffn, d_ff: 64}]}]",
+        "Nothing projects silently. Write the width that the next part expects, or a "
+        "projection where the part offers one.",
+        bad=(
+            "d_model: 512\n"
+            "layers: [{kind: lstm, hidden_size: 256}, {block: [{kind: ffn, d_ff: 64}]}]"
+        ),
+        good=(
+            "d_model: 512\n"
+            "layers: [{kind: lstm, hidden_size: 512}, {block: [{kind: ffn, d_ff: 64}]}]"
+        ),
     ),
     "SEQ205": Code(
         "unknown-stack",
@@ -45,45 +52,49 @@ MEANING: dict[str, Code] = {
     "SEQ206": Code(
         "name-needed",
         "A block repeats a kind, so its sublayers need names.",
-        "A sublayer is called after its kind, which is part of its parameters' names; two of a kind need `name`.",
+        "A sublayer is called after its kind, which is part of its parameters' names; two of "
+        "a kind need `name`.",
         bad="block: [{kind: ffn, d_ff: 64}, {kind: ffn, d_ff: 64}]",
         good="block: [{kind: ffn, d_ff: 64}, {kind: ffn, name: second, d_ff: 64}]",
     ),
     "SEQ207": Code(
         "mask-not-causal",
         "A decoder's mask lets a position see the future.",
-        "A layer's mask replaces the stack's. A decoder is causal unless the stack says `causal: false`, "
-        "so the mask must imply `causal`; `all` combines masks.",
+        "A layer's mask replaces the stack's. A decoder is causal unless the stack says "
+        "`causal: false`, so the mask must imply `causal`; `all` combines masks.",
         bad="mask: {kind: window, size: 128}",
         good="mask: {all: [causal, {kind: window, size: 128}]}",
     ),
     "SEQ208": Code(
         "position-on-layer",
         "This kind of position cannot be set on a layer.",
-        "`sinusoidal` and `learned` are added once to the embedding and belong to the stack. `rope`, "
-        "`alibi` and `relative_bias` act in self-attention and may be set there; cross-attention has none.",
+        "`sinusoidal` and `learned` are added once to the embedding and belong to the stack. "
+        "`rope`, `alibi` and `relative_bias` act in self-attention and may be set there; "
+        "cross-attention has none.",
         bad="{kind: attention, heads: 8, position: sinusoidal}",
         good="{kind: attention, heads: 8, position: rope}",
     ),
     "SEQ209": Code(
         "dropout-without-effect",
         "Dropout on a recurrent layer with `num_layers: 1` does nothing.",
-        "It acts between the layers of one recurrent stack, as in PyTorch. Raise `num_layers` or leave it out.",
+        "It acts between the layers of one recurrent stack, as in PyTorch. Raise `num_layers`"
+        " or leave it out.",
         bad="{kind: lstm, hidden_size: 256, dropout: 0.3}",
         good="{kind: lstm, hidden_size: 256, num_layers: 2, dropout: 0.3}",
     ),
     "SEQ210": Code(
         "bridge-layers-differ",
         "A bridge joins stacks with different numbers of layers.",
-        "Decoder layer n starts from the state of encoder layer n. With unequal counts say `layer: last`.",
+        "Decoder layer n starts from the state of encoder layer n. With unequal counts say "
+        "`layer: last`.",
         bad="initial_state: {kind: bridge, from: encoder}",
         good="initial_state: {kind: bridge, from: encoder, layer: last}",
     ),
     "SEQ211": Code(
         "tied-widths-differ",
         "A tied head and its token table have different widths.",
-        "`tied: true` reads the token table as the output matrix. Make the widths equal, or let "
-        "`projection` say the way down.",
+        "`tied: true` reads the token table as the output matrix. Make the widths equal, or "
+        "let `projection` say the way down.",
         bad="head: {kind: lm, tied: true}",
         good="head: {kind: lm, tied: true, projection: true}",
     ),
@@ -97,16 +108,18 @@ MEANING: dict[str, Code] = {
     "SEQ213": Code(
         "encoder-unread",
         "Nobody reads the encoder.",
-        "A decoder reads an encoder through `cross_attention`, a `bridge` or `attend`. An encoder that "
-        "nothing reads would be computed for nothing.",
+        "A decoder reads an encoder through `cross_attention`, a `bridge` or `attend`. An "
+        "encoder that nothing reads would be computed for nothing.",
         bad="block: [{kind: attention, heads: 8}]",
-        good="block: [{kind: attention, heads: 8}, {kind: cross_attention, from: encoder, heads: 8}]",
+        good=(
+            "block: [{kind: attention, heads: 8}, {kind: cross_attention, from: encoder, heads: 8}]"
+        ),
     ),
     "SEQ214": Code(
         "share-target",
         "`share` names something that cannot be shared.",
-        "`share: encoder.input` names the token input of another stack; it may not itself share, nor be "
-        "the place where it is written.",
+        "`share: encoder.input` names the token input of another stack; it may not itself "
+        "share, nor be the place where it is written.",
         bad="input: {kind: tokens, share: encoder.layers}",
         good="input: {kind: tokens, share: encoder.input}",
     ),
@@ -127,8 +140,8 @@ MEANING: dict[str, Code] = {
     "SEQ217": Code(
         "state-of-bidirectional",
         "A bidirectional stack has no state to carry.",
-        "The backward direction starts at the end of the sequence, so the run cannot be continued. Use a "
-        "unidirectional layer to run in chunks or step by step.",
+        "The backward direction starts at the end of the sequence, so the run cannot be "
+        "continued. Use a unidirectional layer to run in chunks or step by step.",
         bad="{kind: gru, hidden_size: 64, bidirectional: true, initial_state: given}",
         good="{kind: gru, hidden_size: 64, initial_state: given}",
     ),
@@ -149,7 +162,8 @@ MEANING: dict[str, Code] = {
     "SEQ220": Code(
         "width-unknown",
         "The width of the stack is not known.",
-        "Blocks add to a residual of width `d_model`; write it on the stack, its input or `defaults`.",
+        "Blocks add to a residual of width `d_model`; write it on the stack, its input or "
+        "`defaults`.",
         bad="decoder: {input: {kind: tokens, vocab_size: 100}}",
         good="decoder: {input: {kind: tokens, vocab_size: 100}, d_model: 64}",
     ),
@@ -163,24 +177,24 @@ MEANING: dict[str, Code] = {
     "SEQ222": Code(
         "bidirectional-decoder",
         "A decoder layer reads the future.",
-        "A bidirectional or not causal layer in a decoder would see what it has to predict. Write it in "
-        "an encoder, or say `causal: false` on the stack.",
+        "A bidirectional or not causal layer in a decoder would see what it has to predict. "
+        "Write it in an encoder, or say `causal: false` on the stack.",
         bad="decoder: {layers: [{kind: lstm, hidden_size: 64, bidirectional: true}]}",
         good="decoder: {layers: [{kind: lstm, hidden_size: 64}]}",
     ),
     "SEQ223": Code(
         "duplicate-name",
         "Two parts have the same name.",
-        "Parameter names would collide. Names derived from a name count as well: a sublayer called `x` "
-        "has a norm called `x_norm`.",
+        "Parameter names would collide. Names derived from a name count as well: a sublayer "
+        "called `x` has a norm called `x_norm`.",
         bad="block: [{kind: ffn, name: a, d_ff: 64}, {kind: attention, name: a, heads: 8}]",
         good="block: [{kind: ffn, name: a, d_ff: 64}, {kind: attention, name: b, heads: 8}]",
     ),
     "SEQ224": Code(
         "bridge-source",
         "A bridge needs a recurrent layer on both sides.",
-        "`state: final` takes the last state of a recurrent encoder; `state: mean` takes the mean output "
-        "of any encoder. Cells carry h, and LSTM also c.",
+        "`state: final` takes the last state of a recurrent encoder; `state: mean` takes the "
+        "mean output of any encoder. Cells carry h, and LSTM also c.",
         bad="initial_state: {kind: bridge, from: encoder, state: final}",
         good="initial_state: {kind: bridge, from: encoder, state: mean, map: linear_tanh}",
     ),
@@ -194,24 +208,24 @@ MEANING: dict[str, Code] = {
     "SEQ226": Code(
         "attend-combination",
         "These settings of `attend` do not go together.",
-        "`input_feeding` and `output: tanh` belong to `query: current`; `score: dot` needs equal widths of "
-        "query and key; `d_attention` belongs to `additive` and `concat`.",
+        "`input_feeding` and `output: tanh` belong to `query: current`; `score: dot` needs "
+        "equal widths of query and key; `d_attention` belongs to `additive` and `concat`.",
         bad="attend: {from: encoder, score: additive, query: previous, input_feeding: true}",
         good="attend: {from: encoder, score: additive, query: current, input_feeding: true}",
     ),
     "SEQ227": Code(
         "head-and-stack",
         "The head does not fit the stack that it reads.",
-        "`lm` predicts the next token of a causal stack, `masked_lm` and `ctc` read an encoder, and "
-        "`pool` other than `none` gives one vector a sequence.",
+        "`lm` predicts the next token of a causal stack, `masked_lm` and `ctc` read an "
+        "encoder, and `pool` other than `none` gives one vector a sequence.",
         bad="decoder: {}\nhead: {kind: masked_lm}",
         good="decoder: {}\nhead: {kind: lm}",
     ),
     "SEQ228": Code(
         "mask-impossible",
         "The mask cannot be met as written.",
-        "It allows nothing anywhere, refers to an input the model does not have, or combines parts that "
-        "contradict each other.",
+        "It allows nothing anywhere, refers to an input the model does not have, or combines "
+        "parts that contradict each other.",
         bad="mask: {kind: window, size: 0}",
         good="mask: {kind: window, size: 1}",
     ),
@@ -246,8 +260,8 @@ MEANING: dict[str, Code] = {
     "SEQ233": Code(
         "share-parameters",
         "The entry cannot share its parameters over its repeats.",
-        "Every repeat must have the same shapes: the width that comes in equals the width that goes out, "
-        "and no setting may differ by layer.",
+        "Every repeat must have the same shapes: the width that comes in equals the width "
+        "that goes out, and no setting may differ by layer.",
         bad="{kind: lstm, hidden_size: 128, repeat: 2, share: parameters}",
         good="{kind: lstm, hidden_size: 64, repeat: 2, share: parameters}",
     ),
@@ -282,8 +296,9 @@ MEANING: dict[str, Code] = {
     "SEQ238": Code(
         "cache-not-equivalent",
         "Running in steps differs from running at once.",
-        "Dynamic rotary scaling changes with the length, so a cache filled before the switch holds keys "
-        "turned by other angles. The numbers differ by construction past that length.",
+        "Dynamic rotary scaling changes with the length, so a cache filled before the switch "
+        "holds keys turned by other angles. The numbers differ by construction past that "
+        "length.",
         bad="scaling: {kind: dynamic, factor: 4}",
         good="scaling: {kind: linear, factor: 4}",
         severity="warning",

@@ -8,11 +8,24 @@ RUNTIME: dict[str, Code] = {
     "SEQ501": Code(
         "provider-unavailable",
         "The execution provider is not available.",
-        "onnxruntime and onnxruntime-gpu overwrite each other: install one. `seqspec doctor` shows what is found.",
+        "onnxruntime and onnxruntime-gpu overwrite each other: install one. `seqspec doctor` "
+        "shows what is found.",
     ),
-    "SEQ502": Code("input-missing", "An input is missing.", "The message lists the inputs of the model."),
-    "SEQ503": Code("input-unknown", "The model has no such input.", "The message lists the inputs of the model."),
-    "SEQ504": Code("input-shape", "An input has the wrong shape.", "The message names the shape found and the one expected."),
+    "SEQ502": Code(
+        "input-missing",
+        "An input is missing.",
+        "The message lists the inputs of the model.",
+    ),
+    "SEQ503": Code(
+        "input-unknown",
+        "The model has no such input.",
+        "The message lists the inputs of the model.",
+    ),
+    "SEQ504": Code(
+        "input-shape",
+        "An input has the wrong shape.",
+        "The message names the shape found and the one expected.",
+    ),
     "SEQ505": Code(
         "input-type",
         "An input has the wrong element type.",
@@ -26,7 +39,8 @@ RUNTIME: dict[str, Code] = {
     "SEQ507": Code(
         "corrupt-artefact",
         "The compiled model is damaged or incomplete.",
-        "A file is missing, or its content differs from the hash in `seqspec.json`. Compile it again.",
+        "A file is missing, or its content differs from the hash in `seqspec.json`. Compile "
+        "it again.",
     ),
     "SEQ508": Code(
         "artefact-version",
@@ -38,7 +52,11 @@ RUNTIME: dict[str, Code] = {
         "The state does not belong to this model or batch.",
         "State is passed back as it came out: same names, batch size and element type.",
     ),
-    "SEQ510": Code("token-outside", "A token id is outside the vocabulary.", "Ids run from 0 to vocab_size - 1."),
+    "SEQ510": Code(
+        "token-outside",
+        "A token id is outside the vocabulary.",
+        "Ids run from 0 to vocab_size - 1.",
+    ),
     "SEQ511": Code(
         "cannot-generate",
         "The model cannot generate.",
@@ -49,5 +67,9 @@ RUNTIME: dict[str, Code] = {
         "The model has no state to carry.",
         "A bidirectional stack, or one whose mask is not causal, is run at once.",
     ),
-    "SEQ513": Code("empty-input", "An input is empty.", "At least one sequence and one position are needed."),
+    "SEQ513": Code(
+        "empty-input",
+        "An input is empty.",
+        "At least one sequence and one position are needed.",
+    ),
 }

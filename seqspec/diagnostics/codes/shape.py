@@ -8,9 +8,10 @@ SHAPE: dict[str, Code] = {
     "SEQ101": Code(
         "unknown-field",
         "The field does not exist here.",
-        "The language is closed: a key that is not known is an error and never ignored, since a misspelt "
-        "`dropout` would otherwise train without it. One spelling per concept: `d_model`, `heads`, "
-        "`kv_heads`, `head_dim`, `d_ff`, `hidden_size`, `vocab_size`, `dropout`, `eps`.",
+        "The language is closed: a key that is not known is an error and never ignored, since"
+        " a misspelt `dropout` would otherwise train without it. One spelling per concept: "
+        "`d_model`, `heads`, `kv_heads`, `head_dim`, `d_ff`, `hidden_size`, `vocab_size`, "
+        "`dropout`, `eps`.",
         bad="{kind: ffn, d_ff: 2048, dropuot: 0.1}",
         good="{kind: ffn, d_ff: 2048, dropout: 0.1}",
     ),
@@ -31,8 +32,9 @@ SHAPE: dict[str, Code] = {
     "SEQ104": Code(
         "wrong-type",
         "The value has the wrong type.",
-        "Nothing is converted: `true` is not 1, `8.0` and `\"8\"` are not 8. A whole number is fine where a "
-        "float is asked for. `yes`, `no`, `on` and `off` are text in YAML 1.2: write `true` or `false`.",
+        'Nothing is converted: `true` is not 1, `8.0` and `"8"` are not 8. A whole number is '
+        "fine where a float is asked for. `yes`, `no`, `on` and `off` are text in YAML 1.2: "
+        "write `true` or `false`.",
         bad="bias: no",
         good="bias: false",
     ),
@@ -53,9 +55,9 @@ SHAPE: dict[str, Code] = {
     "SEQ107": Code(
         "bad-name",
         "The name is not an identifier.",
-        "Names become parts of parameter names and of emitted Python, so they start with a letter or "
-        "underscore and hold at most 64 letters, digits and underscores (a model's `name` also `.` and "
-        "`-`). Python keywords are refused.",
+        "Names become parts of parameter names and of emitted Python, so they start with a "
+        "letter or underscore and hold at most 64 letters, digits and underscores (a model's "
+        "`name` also `.` and `-`). Python keywords are refused.",
         bad="name: my model!",
         good="name: my-model",
     ),
@@ -69,7 +71,8 @@ SHAPE: dict[str, Code] = {
     "SEQ109": Code(
         "wrong-length",
         "The list is too short or too long.",
-        "A stack has at least one layer, a block at least one sublayer, a pattern at least one name.",
+        "A stack has at least one layer, a block at least one sublayer, a pattern at least "
+        "one name.",
         bad="layers: []",
         good="layers: [{kind: gru, hidden_size: 64}]",
     ),
@@ -92,7 +95,11 @@ SHAPE: dict[str, Code] = {
         "The spec has neither an encoder nor a decoder.",
         "A model is at least one stack.",
         bad="seqspec: 1\nname: empty",
-        good="seqspec: 1\nname: a\nencoder: {input: {kind: features, size: 8}, layers: [{kind: gru, hidden_size: 8}]}",
+        good=(
+            "seqspec: 1\n"
+            "name: a\n"
+            "encoder: {input: {kind: features, size: 8}, layers: [{kind: gru, hidden_size: 8}]}"
+        ),
     ),
     "SEQ113": Code(
         "misplaced-field",
@@ -116,8 +123,8 @@ SHAPE: dict[str, Code] = {
     "SEQ116": Code(
         "bad-python-value",
         "The value given from Python cannot stand in a spec.",
-        "A spec holds mappings with text keys, lists, text, whole numbers, floats and booleans, at most "
-        "64 levels deep and without cycles.",
+        "A spec holds mappings with text keys, lists, text, whole numbers, floats and "
+        "booleans, at most 64 levels deep and without cycles.",
     ),
     "SEQ199": Code(
         "invalid-value",

@@ -15,43 +15,57 @@ TARGETS: dict[str, Code] = {
     "SEQ402": Code(
         "model-too-large",
         "The model does not fit into memory.",
-        "Nothing was allocated. The message names the largest part and the memory found; `seqspec report` "
-        "lists all parts.",
+        "Nothing was allocated. The message names the largest part and the memory found; "
+        "`seqspec report` lists all parts.",
     ),
     "SEQ403": Code(
         "output-exists",
         "The output exists already.",
         "Nothing was changed. Choose another path, or delete the old output.",
     ),
-    "SEQ404": Code("output-unwritable", "The output cannot be written.", "Check the path, its permissions and the free space."),
+    "SEQ404": Code(
+        "output-unwritable",
+        "The output cannot be written.",
+        "Check the path, its permissions and the free space.",
+    ),
     "SEQ405": Code(
         "unsupported-form",
         "The target has no form for this part.",
-        "The support matrix in the documentation lists every form of every part; `portable` has the most.",
+        "The support matrix in the documentation lists every form of every part; `portable` "
+        "has the most.",
     ),
     "SEQ406": Code(
         "verification-failed",
         "The compiled model disagrees with its reference.",
-        "Both were run on the same random inputs and differ past the tolerance; the output was removed. "
-        "Please report it with the spec.",
+        "Both were run on the same random inputs and differ past the tolerance; the output "
+        "was removed. Please report it with the spec.",
     ),
     "SEQ407": Code(
         "weights-missing",
         "The weights lack a parameter of the model.",
         "Names follow `<stack>.layers.<n>.<name>.…`; the message lists the missing ones.",
     ),
-    "SEQ408": Code("weights-shape", "A weight has another shape than its parameter.", "The message names both shapes."),
+    "SEQ408": Code(
+        "weights-shape",
+        "A weight has another shape than its parameter.",
+        "The message names both shapes.",
+    ),
     "SEQ409": Code(
         "weights-unreadable",
         "The weights file cannot be read.",
-        "Weights are safetensors files. Pickled checkpoints are never loaded, because loading one runs its code.",
+        "Weights are safetensors files. Pickled checkpoints are never loaded, because loading"
+        " one runs its code.",
     ),
     "SEQ410": Code(
         "weights-unexpected",
         "The weights hold a parameter that the model lacks.",
         "Either the spec or the file belongs to another model.",
     ),
-    "SEQ411": Code("dtype-unsupported", "The target does not support this element type.", "The message lists those it supports."),
+    "SEQ411": Code(
+        "dtype-unsupported",
+        "The target does not support this element type.",
+        "The message lists those it supports.",
+    ),
     "SEQ412": Code(
         "import-unsupported",
         "The model cannot be imported.",
@@ -70,6 +84,7 @@ TARGETS: dict[str, Code] = {
     "SEQ415": Code(
         "several-stacks",
         "The model is more than one graph.",
-        "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph was asked for.",
+        "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph was"
+        " asked for.",
     ),
 }

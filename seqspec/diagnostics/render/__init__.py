@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..report import Report
+from seqspec.diagnostics.report import Report
+
 from . import github, json, text
 
 Renderer = Callable[[Report, Mapping[str, str]], str]

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..diagnostic import Span
-from ..escape import escape, width
+from seqspec.diagnostics.diagnostic import Span
+from seqspec.diagnostics.escape import escape, width
 
 Painter = Callable[[str, str], str]
 _BREAK = re.compile(r"\r\n|\r|\n")
@@ -57,7 +57,9 @@ def _draw_file(marks: Sequence[Mark], lines: list[str], gutter: int, paint: Pain
     known = [mark for mark in marks if mark.span.line <= len(lines)]
     if not known or not any(lines[mark.span.line - 1].strip() for mark in known):
         # Nothing to show, as for a file that could not be read; keep what the marks say.
-        return [f"{' ' * gutter} {paint('=', 'gutter')} {mark.label}" for mark in marks if mark.label]
+        return [
+            f"{' ' * gutter} {paint('=', 'gutter')} {mark.label}" for mark in marks if mark.label
+        ]
     bar = paint("|", "gutter")
     out = [f"{' ' * gutter} {bar}"]
     previous = None

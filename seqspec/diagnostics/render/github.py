@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..diagnostic import Diagnostic
-from ..escape import escape
-from ..report import Report
+from seqspec.diagnostics.diagnostic import Diagnostic
+from seqspec.diagnostics.escape import escape
+from seqspec.diagnostics.report import Report
+
 from .text import summary
 
 

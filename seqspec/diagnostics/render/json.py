@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from ..codes import CODES
-from ..diagnostic import Diagnostic, Fix, Related, Span
-from ..report import Report
+from seqspec.diagnostics.codes import CODES
+from seqspec.diagnostics.diagnostic import Diagnostic, Fix, Related, Span
+from seqspec.diagnostics.report import Report
 
 VERSION = 1
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO
 
-from ..diagnostic import Diagnostic
-from ..escape import escape
-from ..report import Report
+from seqspec.diagnostics.diagnostic import Diagnostic
+from seqspec.diagnostics.escape import escape
+from seqspec.diagnostics.report import Report
+
 from .excerpt import Mark, draw, split_lines
 
 _STYLES = {"error": "1;31", "warning": "1;33", "gutter": "1;34", "strong": "1", "help": "1;36"}
@@ -71,7 +72,9 @@ def summary(diagnostics: Iterable[Diagnostic], hidden: int) -> str:
     """`Found 3 errors and 1 warning in 2 files.`"""
     found = list(diagnostics)
     errors = sum(diagnostic.severity == "error" for diagnostic in found)
-    counts = [_count(n, word) for n, word in ((errors, "error"), (len(found) - errors, "warning")) if n]
+    counts = [
+        _count(n, word) for n, word in ((errors, "error"), (len(found) - errors, "warning")) if n
+    ]
     files = len({escape(diagnostic.file) for diagnostic in found if diagnostic.file})
     place = f" in {_count(files, 'file')}" if files else ""
     more = f" {hidden} more not shown." if hidden else ""

@@ -1,0 +1,164 @@
+"""`--set decoder.layers[0].repeat=2`: the last layer over a spec.
+
+All expressions of a run form one pseudo file `--set`, one expression a line, so that errors show
+them like any other source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seqspec.diagnostics import Diagnostic, Related, Report, Span, did_you_mean, escape, quoted
+
+from .compose import Budget, Stop, compose
+from .limits import MAX_DEPTH
+from .merging import bare_kind, merge
+from .node import At, Entry, Node, mapping, sequence
+from .text import check
+
+FILE = "--set"
+_PART = re.compile(r"(?:^|\.)(?P<name>[^.\[\]=\s]+)|\[(?P<index>[0-9]{1,9})\]")
+
+
+@dataclass(frozen=True)
+class Override:
+    """A parsed expression: the parts of its key, each with its place, and the value."""
+
+    parts: tuple[tuple[str | int, Node], ...]
+    value: Node
+
+
+class _Bad(Exception):
+    """An override that does not fit the document."""
+
+    def __init__(self, code: str, message: str, at: Node, hint: str | None, on: Node) -> None:
+        super().__init__(code)
+        related = (Related("this is the value", *on.place),) if on.file != FILE else ()
+        self.diagnostic = Diagnostic(code, message, *at.place, hint=hint, related=related)
+
+
+def apply(root: Node, expressions: Sequence[str], budget: Budget, report: Report) -> Node:
+    """The document with each expression laid over it, in order; what is wrong goes to the report."""
+    line = 0
+    for expression in expressions:
+        override = _parse(expression, line, budget, report)
+        line += 1 + expression.count("\n")
+        if override is None:
+            continue
+        try:
+            root = _set(root, override, 0)
+        except _Bad as error:
+            report.add(error.diagnostic)
+    return root
+
+
+def _parse(expression: str, line: int, budget: Budget, report: Report) -> Override | None:
+    problem = check(expression, FILE)
+    if problem is not None:
+        report.add(problem.replace(span=_line_span(line, 0, len(expression))))
+        return None
+    key, equals, value = expression.partition("=")
+    parts = _parts(key, line)
+    if not equals or parts is None:
+        report.add(
+            Diagnostic(
+                "SEQ040",
+                f"{quoted(expression)} is not KEY=VALUE",
+                FILE,
+                _line_span(line, 0, len(expression)),
+                hint="write a path such as `decoder.layers[0].repeat=2`",
+            )
+        )
+        return None
+    # Padding puts every mark of the value where the value stands in the pseudo file.
+    padded = "\n" * line + " " * (len(key) + 1) + value
+    try:
+        node = compose(padded, FILE, budget, report)
+    except Stop:
+        return None
+    return Override(parts, node)
+
+
+def _parts(key: str, line: int) -> tuple[tuple[str | int, Node], ...] | None:
+    found: list[tuple[str | int, Node]] = []
+    position = 0
+    while position < len(key):
+        match = _PART.match(key, position)
+        if match is None:
+            return None
+        which = "name" if match["name"] is not None else "index"
+        part = match["name"] if which == "name" else int(match["index"])
+        place = Node(match[which], FILE, At(line, match.start(which)), At(line, match.end(which)))
+        found.append((part, place))
+        position = match.end()
+    too_long = len(found) > MAX_DEPTH
+    return None if too_long or not found or isinstance(found[0][0], int) else tuple(found)
+
+
+def _set(node: Node, override: Override, depth: int) -> Node:
+    """The node with the value laid over what lies at `parts[depth:]`; the node itself is kept as it is."""
+    if depth == len(override.parts):
+        return merge(node, override.value)
+    part, at = override.parts[depth]
+    if isinstance(part, int):
+        return _set_item(node, override, depth, part, at)
+    if isinstance(node.value, str) and depth > 0:
+        node = bare_kind(node)
+    if not isinstance(node.value, dict):
+        message = f"{_name(override, depth)} is {_what(node)} and has no {quoted(part)}"
+        raise _Bad("SEQ042", message, at, None, node)
+    under = node.value.get(part)
+    if under is None:
+        entry = Entry(at, _build(override, depth + 1, node))
+    else:
+        entry = Entry(under.key, _set(under.value, override, depth + 1))
+    return mapping(node.value | {part: entry}, like=node)
+
+
+def _set_item(node: Node, override: Override, depth: int, index: int, at: Node) -> Node:
+    name = _name(override, depth)
+    if not isinstance(node.value, list):
+        raise _Bad("SEQ042", f"{name} is {_what(node)} and has no items", at, None, node)
+    count = len(node.value)
+    if index >= count:
+        hint = f"items run from 0 to {count - 1}" if count else "the list is empty"
+        raise _Bad("SEQ041", f"{name} has {count} items and no item {index}", at, hint, node)
+    items = list(node.value)
+    items[index] = _set(items[index], override, depth + 1)
+    return sequence(items, like=node)
+
+
+def _build(override: Override, depth: int, parent: Node) -> Node:
+    """Mappings for the parts of a key that the document does not have yet."""
+    if depth == len(override.parts):
+        return override.value
+    part, at = override.parts[depth]
+    if isinstance(part, int):
+        missing = str(override.parts[depth - 1][0])
+        known = parent.value if isinstance(parent.value, dict) else {}
+        message = f"{_name(override, depth)} does not exist and has no item {part}"
+        raise _Bad("SEQ041", message, at, did_you_mean(missing, known, what="known"), parent)
+    inner = _build(override, depth + 1, at)
+    return mapping({part: Entry(at, inner)}, like=at)
+
+
+def _name(override: Override, depth: int) -> str:
+    text = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part, _ in override.parts[:depth]
+    )
+    return f"`{escape(text.lstrip('.'))}`" if text else "the spec"
+
+
+def _what(node: Node) -> str:
+    value = node.value
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return f"the text {quoted(value)}" if isinstance(value, str) else quoted(value)
+
+
+def _line_span(line: int, start: int, end: int) -> Span:
+    return Span(line + 1, start + 1, line + 1, max(end, start + 1) + 1)

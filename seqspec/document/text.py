@@ -1,0 +1,69 @@
+"""Bytes to text, and the characters that may not be in it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from seqspec.diagnostics import Diagnostic, Span
+
+from .limits import MAX_BYTES
+
+# UTF-32 first: its little-endian mark starts like that of UTF-16.
+_OTHER_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+# YAML's printable characters less U+0085, U+2028 and U+2029, which libyaml takes for line ends and
+# YAML 1.2 does not: accepting them would let lines be counted in two ways.
+_FORBIDDEN = re.compile("[^\t\n\r -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def decode(data: bytes, file: str) -> str | Diagnostic:
+    """UTF-8, with or without a byte order mark, or what is wrong with the bytes."""
+    for mark, name in _OTHER_ENCODINGS:
+        if data.startswith(mark):
+            return _not_utf8(file, f"the file is {name}")
+    if len(data) >= 2 and (data[0] == 0) != (data[1] == 0):
+        return _not_utf8(file, "the file looks like UTF-16")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig", "replace")
+        byte = data[error.start]
+        return _not_utf8(file, f"byte 0x{byte:02x} is not UTF-8", place_at(before, len(before)))
+
+
+def check(text: str, file: str) -> Diagnostic | None:
+    """What forbids reading this text: its size, or a character."""
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return too_large(file)
+    found = _FORBIDDEN.search(text)
+    if found is None:
+        return None
+    return Diagnostic(
+        "SEQ006",
+        f"the character U+{ord(found[0]):04X} is not allowed",
+        file,
+        place_at(text, found.start()),
+        hint="delete it, or write it as an escape inside double quotes",
+    )
+
+
+def too_large(file: str) -> Diagnostic:
+    return Diagnostic("SEQ012", f"the file is larger than {MAX_BYTES:,} bytes", file)
+
+
+def place_at(text: str, offset: int) -> Span:
+    """The place of one character."""
+    before = text[:offset].replace("\r\n", "\n").replace("\r", "\n")
+    line = before.count("\n") + 1
+    column = len(before) - (before.rfind("\n") + 1) + 1
+    return Span(line, column, line, column + 1)
+
+
+def _not_utf8(file: str, message: str, span: Span | None = None) -> Diagnostic:
+    hint = "save the file as UTF-8"
+    return Diagnostic("SEQ005", message, file, span or Span(1, 1, 1, 1), hint=hint)
