@@ -57,6 +57,7 @@ class State:
     dtype: DType = "float"
     held: bool = False
     cache: bool = False  # an attention's keys or values
+    initial: int | None = None  # the op's input that stands in while there is no past
 
 
 @dataclass(frozen=True)
