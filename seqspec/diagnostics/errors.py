@@ -1,4 +1,4 @@
-"""The exceptions users see. Each one carries diagnostics with codes; nothing else leaves the API."""
+"""The exceptions users see: each carries diagnostics with codes, and no others leave the API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .diagnostic import Diagnostic
 
 
 class SeqspecError(Exception):
-    """Something is wrong that has a code but no place in a spec; `diagnostics` holds that one finding."""
+    """Something is wrong that has no place in a spec; `diagnostics` holds that one finding."""
 
     def __init__(self, code: str, message: str, hint: str | None = None, file: str = "") -> None:
         self._set((Diagnostic(code, message, file=file, hint=hint),), {}, 0)

@@ -1,22 +1,22 @@
 """Text from a spec, made safe to print.
 
-Spec text can hold what moves a terminal's cursor, hides or reorders characters: C0 and C1 controls,
-ESC, bidirectional controls, zero-width characters, lone surrogates. All of them are shown as escapes
-(`\\x1b`, `\\u202e`), so that what is printed is what is there.
+Spec text can move a cursor, hide characters or reorder them: C0 and C1 controls, ESC, bidirectional
+controls, zero-width characters, lone surrogates. All of them are shown as escapes (`\\x1b`,
+`\\u202e`), so that what is printed is what is there.
 """
 
 from __future__ import annotations
 
 import unicodedata
 
-# Control, format (bidi, zero width), surrogate, private use, unassigned, line and paragraph separator.
+# Control, format (bidi, zero width), surrogate, private, unassigned, line and paragraph separator.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 MAX_MESSAGE_BYTES = 4096
 
 
 def escape_character(character: str) -> str:
-    """One character as it is shown: itself, or an escape when it is invisible or acts on a terminal."""
+    """A character as it is shown: itself, or an escape if it is invisible or acts on a terminal."""
     if " " <= character <= "~" or unicodedata.category(character) not in _HIDDEN:
         return character
     if character in _NAMED:
@@ -52,7 +52,7 @@ def quoted(value: object, limit: int = 60) -> str:
 
 
 def width(text: str) -> int:
-    """Terminal columns of escaped text: two for wide East Asian characters, none for marks above them."""
+    """Terminal cells of escaped text: two for wide East Asian characters, none for marks."""
     if text.isascii():
         return len(text)
     return sum(

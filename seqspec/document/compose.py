@@ -28,6 +28,11 @@ from .parser import events, syntax_error
 from .scalars import NULL, Null, NumberRange, Scalar, resolve
 
 
+# Past this many findings the rest of a document is not read: nobody reads them either.
+_MAX_FINDINGS = 500
+_INIT = "`seqspec init` writes a spec to start from"
+
+
 class Stop(Exception):
     """The document cannot be read any further; what was found is in the report."""
 
@@ -53,7 +58,7 @@ class _Composer:
         self.report = report
         self.source = events(text, pure=pure)
         self.anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
-        self.anchored_at: dict[str, Place] = {}
+        self.anchored_at: dict[str, Any] = {}  # the event that opened it
         self.path: list[str | int] = []
         self.end: Mark | None = None  # of the last value; a block's own end mark is the next token
 
@@ -63,9 +68,7 @@ class _Composer:
         self.next()  # the start of the stream
         start = self.next()
         if isinstance(start, StreamEndEvent):
-            self.stop(
-                "SEQ002", "the file holds no document", start, hint="`seqspec init` writes one"
-            )
+            self.stop("SEQ002", "the file holds no document", start, hint=_INIT)
         if isinstance(start, DocumentStartEvent) and start.version not in (None, (1, 2)):
             self.stop("SEQ021", "specs are YAML 1.2", start, hint="delete the `%YAML` line")
         root = self.node(self.next(), depth=0)
@@ -123,13 +126,19 @@ class _Composer:
         if value is NULL:
             value = self.null(event)
         assert not isinstance(value, Null)
-        return Node(value, self.file, event.start_mark, event.end_mark)
+        return self.leaf(value, event)
 
     def null(self, event: Any) -> str:
-        name = f"`{self.path[-1]}`" if self.path and isinstance(self.path[-1], str) else "the value"
+        if not self.path and not event.value:
+            self.stop("SEQ002", "the document is empty", event, hint=_INIT)
+        part = self.path[-1] if self.path else "the document"
+        name = quoted(part) if isinstance(part, str) else "this item"
         message = f"{name} is null" if event.value else f"{name} has no value"
         self.find("SEQ004", message, event, hint="write a value, or leave the key out")
         return ""
+
+    def leaf(self, value: Scalar, event: Any) -> Node:
+        return Node(value, self.file, event.start_mark, event.end_mark)
 
     def sequence(self, event: Any, depth: int) -> Node:
         items: list[Node] = []
@@ -168,13 +177,13 @@ class _Composer:
 
     def key(self, event: Any, depth: int) -> Node:
         """A key is its text: `1` and `true` and `no` are names here, never values."""
-        if event.__class__ is not ScalarEvent:
+        if not isinstance(event, ScalarEvent):
             self.stop("SEQ009", "a key must be a plain word", event)
         self.spend(1, event)
         if event.tag is not None:
             self.find("SEQ008", f"the tag {quoted(event.tag)} is not accepted", event)
         self.end = event.end_mark
-        key = Node(event.value, self.file, event.start_mark, event.end_mark)
+        key = self.leaf(event.value, event)
         if event.anchor is not None:
             self.open_anchor(event.anchor, event)
             self.anchors[event.anchor] = key
@@ -184,7 +193,7 @@ class _Composer:
         file, first = earlier.key.place
         second = key.place.span.line
         lines = f"line {second}" if first.line == second else f"lines {first.line} and {second}"
-        self.report.add(
+        self.add(
             Diagnostic(
                 "SEQ003",
                 f"the key {quoted(name)} is given twice, on {lines}",
@@ -204,7 +213,7 @@ class _Composer:
                 entries |= source.value
             else:
                 message = "`<<` needs a mapping or a list of mappings"
-                self.report.add(Diagnostic("SEQ019", message, *source.place))
+                self.add(Diagnostic("SEQ019", message, *source.place))
         return entries
 
     def close(self, start: Any, end: Any) -> Mark:
@@ -216,12 +225,11 @@ class _Composer:
     # Anchors
 
     def open_anchor(self, anchor: str, event: Any) -> None:
-        place = self.place(event)
         if anchor in self.anchored_at:
-            first = Related("first used here", *self.anchored_at[anchor])
+            first = Related("first used here", *self.place(self.anchored_at[anchor]))
             message = f"the anchor {quoted(anchor)} is used twice"
             self.find("SEQ018", message, event, related=(first,))
-        self.anchored_at[anchor] = place
+        self.anchored_at[anchor] = event
         self.anchors[anchor] = None
 
     def alias(self, event: Any, depth: int) -> Node:
@@ -233,10 +241,10 @@ class _Composer:
         if name not in self.anchors:
             hint = did_you_mean(name, self.anchors, what="anchors so far")
             self.find("SEQ017", f"there is no anchor {quoted(name)} above", event, hint=hint)
-            return Node("", self.file, event.start_mark, event.end_mark)
+            return self.leaf("", event)
         node = self.anchors[name]
         if node is None:
-            first = Related("the anchor is here", *self.anchored_at[name])
+            first = Related("the anchor is here", *self.place(self.anchored_at[name]))
             message = f"the anchor {quoted(name)} contains itself"
             self.stop("SEQ016", message, event, related=(first,))
         if depth + node.height > MAX_DEPTH:
@@ -253,11 +261,16 @@ class _Composer:
             self.stop("SEQ014", f"more than {MAX_NODES:,} values", event, hint=hint)
 
     def place(self, event: Any) -> Place:
-        return Node("", self.file, event.start_mark, event.end_mark).place
+        return self.leaf("", event).place
 
     def find(self, code: str, message: str, event: Any, **more: Any) -> None:
         path = format_path(self.path)
-        self.report.add(Diagnostic(code, message, *self.place(event), path=path, **more))
+        self.add(Diagnostic(code, message, *self.place(event), path=path, **more))
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        self.report.add(diagnostic)
+        if len(self.report) >= _MAX_FINDINGS:
+            raise Stop
 
     def stop(self, code: str, message: str, event: Any, **more: Any) -> NoReturn:
         self.find(code, message, event, **more)

@@ -37,7 +37,7 @@ class Document:
         return value
 
     def span(self, path: Sequence[str | int], key: bool = False) -> Place:
-        """The place of the value at a path, or of its key; of the nearest parent when there is none.
+        """The place of the value at a path or of its key; of the nearest parent if there is none.
 
         Where a place has no key (the root, items of a list), `key=True` gives the value's.
         """
@@ -49,7 +49,7 @@ class Document:
         return self._walk(path)[2] == len(path)
 
     def locate(self, loc: Iterable[str | int]) -> Located:
-        """Where a pydantic `loc` lies. Tags of unions in it are skipped; see `_is_tag`."""
+        """Where a pydantic `loc` lies; tags of unions in it are skipped, see `_is_tag`."""
         parts = tuple(loc)
         node, key, path = self.root, None, []
         position, reached = 0, 0
@@ -109,7 +109,8 @@ class Document:
 def _is_tag(node: Node, part: str | int) -> bool:
     """Whether a part of a `loc` is the tag of the union at this node and not a key of it.
 
-    pydantic puts the value of `kind` into a `loc` before the fields of the chosen class. A bare word
-    stands for its kind, so it is a tag of itself. A class must not have a field called like its kind.
+    pydantic puts the value of `kind` into a `loc` before the fields of the chosen class. A bare
+    word stands for its kind, so it is a tag of itself. No class may have a field called like its
+    kind.
     """
     return isinstance(part, str) and part in (node.kind(), node.value)

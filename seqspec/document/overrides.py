@@ -40,7 +40,7 @@ class _Bad(Exception):
 
 
 def apply(root: Node, expressions: Sequence[str], budget: Budget, report: Report) -> Node:
-    """The document with each expression laid over it, in order; what is wrong goes to the report."""
+    """The document with each expression laid over it, in order; problems go to the report."""
     line = 0
     for expression in expressions:
         override = _parse(expression, line, budget, report)
@@ -98,7 +98,7 @@ def _parts(key: str, line: int) -> tuple[tuple[str | int, Node], ...] | None:
 
 
 def _set(node: Node, override: Override, depth: int) -> Node:
-    """The node with the value laid over what lies at `parts[depth:]`; the node itself is kept as it is."""
+    """A copy of the node with the value laid over what lies at `parts[depth:]`."""
     if depth == len(override.parts):
         return merge(node, override.value)
     part, at = override.parts[depth]

@@ -1,7 +1,7 @@
-"""YAML text to parse events: libyaml where PyYAML has it, PyYAML's own parser elsewhere.
+"""YAML text to parse events: libyaml where there is one, PyYAML's own parser elsewhere.
 
-Only events are taken from PyYAML. Its composer resolves by YAML 1.1, recurses, keeps the last of two
-equal keys and shares what aliases stand for; compose.py does that part by our rules.
+Only events are taken from PyYAML. Its composer resolves by YAML 1.1, recurses, keeps the last of
+two equal keys and shares what aliases stand for; compose.py does that part by our rules.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from yaml.scanner import Scanner
 
 from seqspec.diagnostics import Diagnostic, Related, Span, escape
 
+from .limits import MAX_DEPTH
 from .node import Mark
 from .text import place_at
 
@@ -87,6 +88,8 @@ def syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnosti
         code, message, hint = "SEQ007", "a tab indents this line", "indent with spaces"
     elif "incompatible YAML" in problem or "YAML version" in problem:
         code, message, hint = "SEQ021", "specs are YAML 1.2", "delete the `%YAML` line"
+    elif "nesting depth" in problem:  # libyaml's own limit, reached while it looks ahead
+        code, message = "SEQ013", f"nested more than {MAX_DEPTH} levels deep"
     elif "tag handle" in problem:
         code, message, hint = "SEQ008", "tags are not accepted", _QUOTE
     elif "start any token" in problem:

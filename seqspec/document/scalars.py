@@ -1,7 +1,7 @@
 """Plain scalars by the YAML 1.2 core schema.
 
-`no`, `on`, `12:30`, `1_000`, `0b11` and `2024-01-01` are text, `010` is ten, `0o10` is eight, `1e-5`
-is a float. Nothing here raises but `NumberRange`, for a number that cannot be held as it is written.
+`no`, `on`, `12:30`, `1_000`, `0b11` and `2024-01-01` are text, `010` is ten, `0o10` is eight,
+`1e-5` is a float. A number that cannot be held as it is written raises `NumberRange`.
 """
 
 from __future__ import annotations

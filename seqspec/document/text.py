@@ -21,6 +21,10 @@ _OTHER_ENCODINGS = (
 _FORBIDDEN = re.compile("[^\t\n\r -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+# Refused before parsing: libyaml compares each %TAG line with all others, 8 s for 1 MiB of them.
+_TAG_DIRECTIVE = re.compile(r"(?:^|[\r\n])(?P<at>%TAG)")
+
+
 def decode(data: bytes, file: str) -> str | Diagnostic:
     """UTF-8, with or without a byte order mark, or what is wrong with the bytes."""
     for mark, name in _OTHER_ENCODINGS:
@@ -40,6 +44,10 @@ def check(text: str, file: str) -> Diagnostic | None:
     """What forbids reading this text: its size, or a character."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return too_large(file)
+    found = _TAG_DIRECTIVE.search(text)
+    if found is not None:
+        place = place_at(text, found.start("at"))
+        return Diagnostic("SEQ008", "`%TAG` is not accepted", file, place, hint="delete the line")
     found = _FORBIDDEN.search(text)
     if found is None:
         return None

@@ -9,7 +9,8 @@ DOCUMENT: dict[str, Code] = {
         "yaml-syntax",
         "The file is not valid YAML.",
         "The YAML parser stopped here. Most often a bracket or a quote is not closed, a line "
-        "is indented differently from its neighbours, or a value holds `: ` and needs quotes.",
+        "is indented differently from its neighbours, or a value holds `: ` and needs "
+        "quotes.",
         bad="layers: [{kind: lstm, hidden_size: 64}",
         good="layers: [{kind: lstm, hidden_size: 64}]",
     ),
@@ -24,18 +25,18 @@ DOCUMENT: dict[str, Code] = {
     "SEQ003": Code(
         "duplicate-key",
         "A mapping has the same key twice.",
-        "YAML requires the keys of a mapping to be unique, and many loaders keep the last one"
-        " without a word. Both places are shown: delete one. A key written beside a merge key"
-        " `<<` is not a duplicate, it wins over the merged one.",
+        "YAML requires the keys of a mapping to be unique, and many loaders keep the last "
+        "one without a word. Both places are shown: delete one. A key written beside a merge "
+        "key `<<` is not a duplicate, it wins over the merged one.",
         bad="{kind: attention, heads: 4, heads: 8}",
         good="{kind: attention, heads: 8}",
     ),
     "SEQ004": Code(
         "null-value",
         "`null` is not a value.",
-        "An empty value, `~` and `null` could mean the default, nothing or a forgotten value,"
-        " so none of them is accepted. Leave the key out to get its default, or write the "
-        "word `none` where a field offers it.",
+        "An empty value, `~` and `null` could mean the default, nothing or a forgotten "
+        "value, so none of them is accepted. Leave the key out to get its default, or write "
+        "the word `none` where a field offers it.",
         bad="norm:",
         good="norm: none",
     ),
@@ -51,8 +52,8 @@ DOCUMENT: dict[str, Code] = {
         "forbidden-character",
         "The text holds a character that YAML does not allow here.",
         "NUL and other control characters are not text. The line separators U+0085, U+2028 "
-        "and U+2029 are refused as well, because parsers disagree on whether they end a line."
-        ' Inside double quotes write such a character as an escape, "\\u2028".',
+        "and U+2029 are refused as well, because parsers disagree on whether they end a "
+        'line. Inside double quotes write such a character as an escape, "\\u2028".',
         bad="name: a\\0b, with a real NUL byte",
         good="name: ab",
     ),
@@ -115,8 +116,8 @@ DOCUMENT: dict[str, Code] = {
     "SEQ015": Code(
         "too-many-aliases",
         "The document uses more than 200 aliases.",
-        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it in"
-        " a `pattern`.",
+        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it "
+        "in a `pattern`.",
     ),
     "SEQ016": Code(
         "cyclic-anchor",
@@ -128,8 +129,8 @@ DOCUMENT: dict[str, Code] = {
     "SEQ017": Code(
         "unknown-anchor",
         "An alias names an anchor that does not exist.",
-        "`*name` stands for the value marked `&name` earlier in the same file. Anchors do not"
-        " cross files.",
+        "`*name` stands for the value marked `&name` earlier in the same file. Anchors do "
+        "not cross files.",
         bad="global: *locl",
         good="local: &local [{kind: ffn, d_ff: 64}]\nglobal: *local",
     ),
@@ -144,8 +145,8 @@ DOCUMENT: dict[str, Code] = {
     "SEQ019": Code(
         "bad-merge-key",
         "A merge key `<<` must hold a mapping or a list of mappings.",
-        "`<<: *base` takes over the keys of `base`; keys written beside it win, and in a list"
-        " earlier mappings win over later ones.",
+        "`<<: *base` takes over the keys of `base`; keys written beside it win, and in a "
+        "list earlier mappings win over later ones.",
         bad="a: {<<: 3}",
         good="base: &base {heads: 8}\na: {<<: *base, bias: false}",
     ),
@@ -178,8 +179,8 @@ DOCUMENT: dict[str, Code] = {
     "SEQ032": Code(
         "bad-extends",
         "`extends` must be the relative path of one file.",
-        "Absolute paths, `~`, backslashes and addresses are refused, so that a spec means the"
-        " same on every machine.",
+        "Absolute paths, `~`, backslashes and addresses are refused, so that a spec means "
+        "the same on every machine.",
         bad="extends: /etc/base.yaml",
         good="extends: base.yaml",
     ),

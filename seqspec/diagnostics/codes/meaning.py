@@ -77,8 +77,8 @@ MEANING: dict[str, Code] = {
     "SEQ209": Code(
         "dropout-without-effect",
         "Dropout on a recurrent layer with `num_layers: 1` does nothing.",
-        "It acts between the layers of one recurrent stack, as in PyTorch. Raise `num_layers`"
-        " or leave it out.",
+        "It acts between the layers of one recurrent stack, as in PyTorch. Raise "
+        "`num_layers` or leave it out.",
         bad="{kind: lstm, hidden_size: 256, dropout: 0.3}",
         good="{kind: lstm, hidden_size: 256, num_layers: 2, dropout: 0.3}",
     ),

@@ -8,10 +8,10 @@ SHAPE: dict[str, Code] = {
     "SEQ101": Code(
         "unknown-field",
         "The field does not exist here.",
-        "The language is closed: a key that is not known is an error and never ignored, since"
-        " a misspelt `dropout` would otherwise train without it. One spelling per concept: "
-        "`d_model`, `heads`, `kv_heads`, `head_dim`, `d_ff`, `hidden_size`, `vocab_size`, "
-        "`dropout`, `eps`.",
+        "The language is closed: a key that is not known is an error and never ignored, "
+        "since a misspelt `dropout` would otherwise train without it. One spelling per "
+        "concept: `d_model`, `heads`, `kv_heads`, `head_dim`, `d_ff`, `hidden_size`, "
+        "`vocab_size`, `dropout`, `eps`.",
         bad="{kind: ffn, d_ff: 2048, dropuot: 0.1}",
         good="{kind: ffn, d_ff: 2048, dropout: 0.1}",
     ),

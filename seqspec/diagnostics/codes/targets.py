@@ -53,8 +53,8 @@ TARGETS: dict[str, Code] = {
     "SEQ409": Code(
         "weights-unreadable",
         "The weights file cannot be read.",
-        "Weights are safetensors files. Pickled checkpoints are never loaded, because loading"
-        " one runs its code.",
+        "Weights are safetensors files. Pickled checkpoints are never loaded, because "
+        "loading one runs its code.",
     ),
     "SEQ410": Code(
         "weights-unexpected",
@@ -84,7 +84,7 @@ TARGETS: dict[str, Code] = {
     "SEQ415": Code(
         "several-stacks",
         "The model is more than one graph.",
-        "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph was"
-        " asked for.",
+        "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph "
+        "was asked for.",
     ),
 }

@@ -47,7 +47,7 @@ def render_all(
     colour: bool = False,
 ) -> str:
     paint = Paint(colour)
-    # Lines are split once a file: a hundred findings in a large file would split it a hundred times.
+    # Split once a file: a hundred findings in a large file would split it a hundred times.
     lines = {file: split_lines(text) for file, text in sources.items()}
     parts = [_diagnostic(diagnostic, lines, paint) for diagnostic in diagnostics]
     if len(diagnostics) + hidden > 1:
