@@ -1,0 +1,78 @@
+"""What attention keeps from call to call: keys and values that grow, and tensors computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from seqspec.graph.dims import PAST, Size, dim, show
+from seqspec.graph.ir import State, Value
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+
+_APPEND = Helper(
+    "append",
+    '''
+def append(past, x):
+    """Joins x[B, G, T, d] to what came before it, if anything did."""
+    return x if past is None else torch.cat([past, x], 2)
+''',
+)
+
+
+@dataclass(frozen=True)
+class Append(Op):
+    """x[B, G, T, d] -> [B, G, P + T, d]: the past, then x. The result is the state `name` of the next call."""
+
+    name: str
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        if len(x.shape) != 4:
+            raise ShapeError(f"a cache holds [B, G, T, d], not {show(x.shape)}")
+        batch, heads, time, width = x.shape
+        return (Type((batch, heads, dim(PAST) + time, width), x.dtype),)
+
+    def states(self, x: Value) -> tuple[State, ...]:
+        batch, heads, _, width = x.shape
+        return (State(self.name, (batch, heads, dim(PAST), width), 0, x.dtype, cache=True),)
+
+    def flops(self, x: Value) -> Size:
+        return 0
+
+    def reference(self, np: Any, weights: Weights, x: Array, past: Array | None) -> tuple[Array, ...]:
+        return (x if past is None else np.concatenate([past, x], 2),)
+
+    def torch(self, t: TorchWriter, x: Expr, past: Expr | None) -> Expr:
+        return x if past is None else Expr(f"{t.use(_APPEND)}({past}, {x})")
+
+    def onnx(self, o: OnnxWriter, x: Any, past: Any | None) -> tuple[Any, ...]:
+        return (x if past is None else o.Concat(past, x, axis=2),)
+
+
+@dataclass(frozen=True)
+class Hold(Op):
+    """x -> x, computed on the first call and kept: later calls read the state `name` and x is not evaluated.
+
+    `cache` says that it is an attention's keys or values.
+    """
+
+    name: str
+    cache: bool = False
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        return (Type(x.shape, x.dtype),)
+
+    def states(self, x: Value) -> tuple[State, ...]:
+        return (State(self.name, x.shape, 0, x.dtype, held=True, cache=self.cache),)
+
+    def flops(self, x: Value) -> Size:
+        return 0
+
+    def reference(self, np: Any, weights: Weights, x: Array | None, past: Array | None) -> tuple[Array, ...]:
+        return (x if past is None else past,)
+
+    def torch(self, t: TorchWriter, x: Expr, past: Expr | None) -> Expr:
+        # an expression, since x may be inlined here and must not run when the past is there
+        return x if past is None else Expr.infix(f"{x.tight} if {past} is None else {past}")
+
+    def onnx(self, o: OnnxWriter, x: Any | None, past: Any | None) -> tuple[Any, ...]:
+        return (x if past is None else past,)

@@ -1,0 +1,33 @@
+"""x -> x, with elements set to zero at random while training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from seqspec.graph.dims import Size
+from seqspec.graph.ir import Value
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights
+
+
+@dataclass(frozen=True)
+class Dropout(Op):
+    """x -> x · Bernoulli(1 − p) / (1 − p) while training, x otherwise: each element is dropped with probability p."""
+
+    p: float
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        return (Type(x.shape, x.dtype),)
+
+    def flops(self, x: Value) -> Size:
+        return prod(x.shape)
+
+    def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
+        return (x,)
+
+    def torch(self, t: TorchWriter, x: Expr) -> Expr:
+        return Expr(f"F.dropout({x}, {self.p!r}, self.training)")
+
+    def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
+        return (x,)

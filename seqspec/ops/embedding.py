@@ -1,0 +1,69 @@
+"""ids[...] -> table[id] [..., D]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from seqspec.graph.dims import Size, show
+from seqspec.graph.ir import Init, Param, Value
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+
+
+@dataclass(frozen=True)
+class Embedding(Op):
+    """ids[...] -> weight[id] [..., D]; weight[count, D] starts normal with deviation 0.02.
+
+    0.02 is GPT-2's and BERT's; nn.Embedding's own 1.0 makes the logits of a tied head √D times too large at the start.
+    """
+
+    count: int
+    width: int
+
+    def infer(self, ids: Value) -> tuple[Type, ...]:
+        _check_ids(ids)
+        return (Type((*ids.shape, self.width)),)
+
+    def params(self) -> tuple[Param, ...]:
+        return (Param("weight", (self.count, self.width), init=Init("normal", (0.02,))),)
+
+    def flops(self, ids: Value) -> Size:
+        return 0
+
+    def reference(self, np: Any, weights: Weights, ids: Array) -> tuple[Array, ...]:
+        return (weights["weight"][ids],)
+
+    def declare(self) -> str:
+        return f"nn.Embedding({self.count}, {self.width})"
+
+    def torch(self, t: TorchWriter, ids: Expr) -> Expr:
+        return Expr(f"{t.module}({ids})")
+
+    def onnx(self, o: OnnxWriter, ids: Any) -> tuple[Any, ...]:
+        return (o.Gather(o.param("weight"), ids, axis=0),)
+
+
+@dataclass(frozen=True)
+class Lookup(Op):
+    """ids[...], table[count, D] given -> table[id] [..., D]: reads a table that another part owns."""
+
+    def infer(self, ids: Value, table: Value) -> tuple[Type, ...]:
+        _check_ids(ids)
+        return (Type((*ids.shape, table.shape[1]), table.dtype),)
+
+    def flops(self, ids: Value, table: Value) -> Size:
+        return 0
+
+    def reference(self, np: Any, weights: Weights, ids: Array, table: Array) -> tuple[Array, ...]:
+        return (table[ids],)
+
+    def torch(self, t: TorchWriter, ids: Expr, table: Expr) -> Expr:
+        return Expr(f"F.embedding({ids}, {table})")
+
+    def onnx(self, o: OnnxWriter, ids: Any, table: Any) -> tuple[Any, ...]:
+        return (o.Gather(table, ids, axis=0),)
+
+
+def _check_ids(ids: Value) -> None:
+    if ids.dtype != "int64":
+        raise ShapeError(f"an embedding reads int64 ids, not {ids.dtype}{show(ids.shape)}")

@@ -1,0 +1,89 @@
+"""Normalisation over the last axis. In half precision the sums are float32, and eps with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from seqspec.graph.dims import Size, show
+from seqspec.graph.ir import Init, Param, Value
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+
+
+@dataclass(frozen=True)
+class LayerNorm(Op):
+    """x[..., D] -> (x − mean) / √(variance + eps) · weight + bias; the variance is the biased one.
+
+    Without `bias` no shift exists anywhere, neither in the weights nor in the exported file.
+    """
+
+    width: int
+    eps: float = 1e-5
+    bias: bool = True
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        return (_same(x, self.width),)
+
+    def params(self) -> tuple[Param, ...]:
+        weight = Param("weight", (self.width,), init=Init("ones"))
+        return (weight, Param("bias", (self.width,), init=Init("zeros"))) if self.bias else (weight,)
+
+    def flops(self, x: Value) -> Size:
+        # sum, subtract, square, sum, divide, weight, and the shift
+        return (7 if self.bias else 6) * prod(x.shape)
+
+    def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
+        centred = x - x.mean(-1, keepdims=True)
+        variance = (centred**2).mean(-1, keepdims=True)
+        y = centred / np.sqrt(variance + self.eps) * weights["weight"]
+        return (y + weights["bias"] if self.bias else y,)
+
+    def declare(self) -> str:
+        return f"nn.LayerNorm({self.width}, eps={self.eps!r}{'' if self.bias else ', bias=False'})"
+
+    def torch(self, t: TorchWriter, x: Expr) -> Expr:
+        return Expr(f"{t.module}({x})")
+
+    def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
+        scale = (o.param("weight"), o.param("bias")) if self.bias else (o.param("weight"),)
+        return (o.LayerNormalization(x, *scale, axis=-1, epsilon=self.eps, stash_type=1),)
+
+
+@dataclass(frozen=True)
+class RMSNorm(Op):
+    """x[..., D] -> x / √(mean(x²) + eps) · weight.
+
+    `weight` is the whole factor: a checkpoint that stores w for 1 + w (Gemma) gets its 1 when it is imported. In half
+    precision the result is rounded once, after the weight, where Llama's own code also rounds before it.
+    """
+
+    width: int
+    eps: float = 1e-6
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        return (_same(x, self.width),)
+
+    def params(self) -> tuple[Param, ...]:
+        return (Param("weight", (self.width,), init=Init("ones")),)
+
+    def flops(self, x: Value) -> Size:
+        return 4 * prod(x.shape)  # square, sum, divide, weight
+
+    def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
+        return (x / np.sqrt((x**2).mean(-1, keepdims=True) + self.eps) * weights["weight"],)
+
+    def declare(self) -> str:
+        return f"nn.RMSNorm({self.width}, eps={self.eps!r})"
+
+    def torch(self, t: TorchWriter, x: Expr) -> Expr:
+        return Expr(f"{t.module}({x})")
+
+    def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
+        return (o.RMSNormalization(x, o.param("weight"), axis=-1, epsilon=self.eps, stash_type=1),)
+
+
+def _same(x: Value, width: int) -> Type:
+    if x.shape[-1] != width:
+        raise ShapeError(f"a norm of width {width} is given {show(x.shape)}")
+    return Type(x.shape, x.dtype)
