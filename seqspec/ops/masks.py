@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class Band:
     """−left <= j − i <= right; None is unbounded. Neither is negative: a query is always in its own band.
 
-    Causal is `Band(None, 0)`. A window of size w counts the query itself, |j − i| < w: `window(w)`.
+    Causal is `Band(None, 0)`. A window of size w counts the query itself, |j − i| < w: `Band(w − 1, w − 1)`.
     """
 
     left: int | None = None
@@ -52,11 +52,6 @@ Mask = Band | AllOf | AnyOf
 
 EVERYTHING = Band()
 CAUSAL = Band(None, 0)
-
-
-def window(size: int) -> Band:
-    """|j − i| < size: the query itself counts."""
-    return Band(size - 1, size - 1)
 
 
 def normalise(mask: Mask) -> Band:

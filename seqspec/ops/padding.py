@@ -1,0 +1,140 @@
+"""Where the real tokens are, and zeros where they are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from seqspec.graph.dims import PAST, Size, dim, show
+from seqspec.graph.ir import State, Value
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+
+_FIRST_IS_REAL = Helper(
+    "first_is_real",
+    '''
+def first_is_real(mask, past_length):
+    """The mask of a chunk, with the very first position of a sequence real whatever it holds."""
+    if past_length == 0:
+        mask[:, :1] = True
+    return mask
+''',
+)
+
+_PADDING_MASK = Helper(
+    "padding_mask",
+    '''
+def padding_mask(x, given, own, past, past_length):
+    """mask[B, P + T], True = real, or None where nothing says that anything is padding.
+
+    `given` covers past and chunk, or the chunk alone; where it is None, `own`, what the chunk says of itself, counts.
+    A side of which nothing is known is real.
+    """
+    batch, length = x.shape[:2]
+    mask = own if given is None else given.bool()
+    if mask is not None and mask.size(1) not in (length, past_length + length):
+        raise ValueError(
+            f"attention_mask has length {mask.size(1)}, but the input has {length} positions after {past_length} past ones"
+        )
+    if mask is None and past is None:
+        return None
+    if mask is None:
+        mask = past.new_ones(batch, length)
+    if mask.size(1) == past_length + length:
+        return mask
+    if past is None:
+        past = mask.new_ones(batch, past_length)
+    return torch.cat([past, mask], 1)
+''',
+)
+
+_ZERO_PADDING = Helper(
+    "zero_padding",
+    '''
+def zero_padding(x, mask):
+    """x[B, T, I] with zeros where the last T columns of the mask are False."""
+    return x if mask is None else x.masked_fill(~mask[:, mask.size(1) - x.size(1) :, None], 0)
+''',
+)
+
+
+@dataclass(frozen=True)
+class Padding(Op):
+    """x[B, T, …], attention_mask[B, S]? -> mask[B, S]?, True = real; S = P + T where it looks back, else T.
+
+    A mask that is given wins: over all of S, or over the chunk's T alone. Otherwise x are ids and `pad_id` is padding,
+    except at a sequence's first position with `keep_first` (a decoder may start with pad_id). The result is None where
+    nothing is known to be padding, unless `always`. It is the state `attention_mask` of an op that looks back.
+    """
+
+    pad_id: int | None = None
+    keep_first: bool = False
+    looks_back: bool = False
+    always: bool = False
+
+    def infer(self, x: Value, attention_mask: Value | None) -> tuple[Type, ...]:
+        if self.pad_id is not None and x.dtype != "int64":
+            raise ShapeError(f"pad_id {self.pad_id} is looked for in ids, not in {x.dtype}{show(x.shape)}")
+        shape = (x.shape[0], self._past() + x.shape[1])
+        if attention_mask is not None and attention_mask.shape != shape:
+            raise ShapeError(f"the mask of {show(x.shape)} is {show(shape)}, not {show(attention_mask.shape)}")
+        known = self.always or (self.pad_id is not None and not self.looks_back)
+        return (Type(shape, "bool", not known),)
+
+    def states(self, x: Value, attention_mask: Value | None) -> tuple[State, ...]:
+        return (State("attention_mask", (x.shape[0], dim(PAST)), 0, "bool"),) if self.looks_back else ()
+
+    def flops(self, x: Value, attention_mask: Value | None) -> Size:
+        return 0
+
+    def reference(
+        self, np: Any, weights: Weights, x: Array, attention_mask: Array | None, past: Array | None = None
+    ) -> tuple[Array | None, ...]:
+        raise NotImplementedError
+
+    def torch(
+        self, t: TorchWriter, x: Expr, attention_mask: Expr | None, past: Expr | None = None
+    ) -> Expr:
+        raise NotImplementedError
+
+    def onnx(
+        self, o: OnnxWriter, x: Any, attention_mask: Any, past: Any | None = None
+    ) -> tuple[Any, ...]:
+        return (o.cast(attention_mask, "bool"),)  # always given in full there
+
+    def _past(self) -> Size:
+        return dim(PAST) if self.looks_back else 0
+
+
+@dataclass(frozen=True)
+class ZeroPadding(Op):
+    """x[B, T, I], mask[B, S]? -> x with zeros at padding, by the last T columns of the mask.
+
+    Whatever stands there, NaN included, reaches nothing behind it, and no gradient comes back.
+    """
+
+    def infer(self, x: Value, mask: Value | None) -> tuple[Type, ...]:
+        return (Type(x.shape, x.dtype),)
+
+    def flops(self, x: Value, mask: Value | None) -> Size:
+        return 0
+
+    def reference(self, np: Any, weights: Weights, x: Array, mask: Array | None) -> tuple[Array, ...]:
+        if mask is None:
+            return (x,)
+        return (np.where(mask[:, mask.shape[1] - x.shape[1] :, None], x, 0),)
+
+    def torch(self, t: TorchWriter, x: Expr, mask: Expr | None) -> Expr:
+        return x if mask is None else Expr(f"{t.use(_ZERO_PADDING)}({x}, {mask})")
+
+    def onnx(self, o: OnnxWriter, x: Any, mask: Any | None) -> tuple[Any, ...]:
+        if mask is None:
+            return (x,)
+        real = o.Unsqueeze(last_columns(o, mask, x), o.ints(2))
+        return (o.Where(real, x, o.scalar(0.0)),)
+
+
+def last_columns(o: OnnxWriter, mask: Any, x: Any) -> Any:
+    """mask[B, S] -> its last T columns, T being the length of x[B, T, …]."""
+    length = o.size(mask, 1)
+    return o.Slice(mask, o.Sub(length, o.size(x, 1)), length, o.ints(1))
