@@ -1,0 +1,34 @@
+"""Python values as ONNX attributes, typed by the op's schema: `epsilon=1` is a float there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+OPSET = 23
+
+
+def attribute(op_type: str, domain: str, name: str, value: Any) -> ir.Attr:
+    """One attribute; contributed ops, whose schema onnx lacks, take the type of the value."""
+    if isinstance(value, ir.Attr):
+        return value
+    kind = _types(op_type).get(name) if domain == "" else None
+    if kind is None:
+        return ir.convenience.convert_attribute(name, value)
+    return ir.convenience.convert_attribute(name, value, kind)
+
+
+def frozen(attributes: Mapping[str, Any]) -> tuple[object, ...]:
+    """The same attributes as a key; a subgraph or a tensor equals only itself."""
+    return tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in sorted(attributes.items()))
+
+
+@cache
+def _types(op_type: str) -> dict[str, ir.AttributeType]:
+    schema = onnx.defs.get_schema(op_type, OPSET)
+    # onnx's stubs know nothing of this enum
+    return {name: ir.AttributeType(a.type.value) for name, a in schema.attributes.items()}  # type: ignore[attr-defined]
