@@ -66,7 +66,7 @@ class TorchWriter(Protocol):
     def size(self, size: Size) -> str:
         """An expression for a size, read off any tensor at hand (0 for a past that is not there)."""
 
-    def loop(self, body: Region, carried: int, scanned: int, args: tuple[Expr, ...]) -> Expr:
+    def loop(self, body: Region, carried: int, scanned: int, args: tuple[Expr | None, ...]) -> Expr:
         """Writes `for t in …` over a region's calls; see `ops.loop`."""
 
 

@@ -1,0 +1,180 @@
+"""A region run once for every time step, its carried values handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seqspec.graph.dims import Shape, Size, evaluate, show
+from seqspec.graph.interpret import interpret
+from seqspec.graph.ir import Call, Param, Region, State, Value
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+
+STACK_STEPS = Helper(
+    "stack_steps",
+    '''def stack_steps(steps, x, *shape):
+    """steps [B, *shape], one for each column of x[B, T, ...] -> [B, T, *shape], T = 0 included"""
+    return torch.stack(steps, 1) if steps else x.new_zeros(x.shape[0], 0, *shape)
+''',
+)
+
+
+@dataclass(frozen=True)
+class Loop(Op):
+    """initial…?, xs[B,T,·]…, invariants… -> carried after the last step…, ys[B,T,·]…
+
+    `body` takes the `carried` values, then a step [B,·] of each of the `scanned`, then the invariants, and gives the
+    new carried values, then a step of each y. The carried values are states under the names of the body's inputs; an
+    initial value that is not given is zeros, and a past wins over both. Parameters are the body's.
+
+    Both writers receive ``args``: initial values (`carried` of them, None where zeros), xs (`scanned`), invariants;
+    in `TorchWriter.loop` the pasts follow (`carried` of them, None where the graph carries no state). `OnnxWriter.scan`
+    gets the pasts or zeros in the place of the initial values, so that none of its arguments but an invariant (a mask
+    that is not there) is None.
+
+    **TorchWriter.loop** declares the body's class as the node's module (`self.step`, state dict prefix the node's
+    name), binds every x and invariant that is not a plain name to a variable first, and writes
+
+        h = <initial> if past_h is None else past_h         # the initial expression is evaluated only then
+        ys = []
+        for t in range(x.shape[1]):
+            h, y = self.step(h, x[:, t], keys, memory, mask)
+            ys.append(y)
+        y = stack_steps(ys, x, 48)                          # t.use(STACK_STEPS); [B, 0, 48] where T = 0
+
+    where an initial None is `x.new_zeros(<sizes of the body's input>)` with an x or invariant of dtype float, and
+    the two sides of the condition fall away where there is no past. With one output of the body the left side is a
+    single name. The carried variables may be reused by later statements, so a y that is itself a carried value is
+    appended as the step gives it. The answer is the text of the tuple: carried names, then y names.
+
+    **OnnxWriter.scan** writes `Scan` with num_scan_inputs = `scanned`, scan_input_axes and scan_output_axes all 1;
+    the body's parameters and the invariants are captured from outside. It returns the finals, then the ys. Declared
+    shapes of the subgraph's inputs and outputs are the body's.
+    """
+
+    body: Region
+    carried: int
+    scanned: int = 1
+
+    def infer(self, *inputs: Value | None) -> tuple[Type, ...]:
+        if len(inputs) != len(self.body.inputs):
+            raise ShapeError(f"{self.body.name} steps over {len(self.body.inputs)} inputs, not {len(inputs)}")
+        if self.body.states:
+            raise ShapeError(f"{self.body.name} carries a state of its own, which a loop cannot")
+        first = inputs[self.carried]
+        if first is None or len(first.shape) < 2:
+            raise ShapeError(f"{self.body.name} needs {self.body.inputs[self.carried].name} at every step")
+        batch, time = first.shape[:2]
+        for k, (want, got) in enumerate(zip(self.body.inputs, inputs, strict=True)):
+            scanned = self.carried <= k < self.carried + self.scanned
+            self._check_input(want, got, (batch, time, *want.shape[1:]) if scanned else want.shape, k < self.carried)
+        self._check_carried(inputs)
+        finals = [Type(v.shape, v.dtype) for v in self.body.outputs[: self.carried]]
+        ys = [Type((batch, time, *v.shape[1:]), v.dtype) for v in self.body.outputs[self.carried :]]
+        return (*finals, *ys)
+
+    def _check_input(self, want: Value, got: Value | None, shape: Shape, initial: bool) -> None:
+        if got is None:
+            if not want.optional and not initial:
+                raise ShapeError(f"{self.body.name} needs {want.name}")
+        elif (got.shape, got.dtype) != (shape, want.dtype):
+            raise ShapeError(
+                f"{self.body.name} takes {want.name} {want.dtype}{show(shape)}, not {got.dtype}{show(got.shape)}"
+            )
+
+    def _check_carried(self, inputs: Sequence[Value | None]) -> None:
+        for before, after, start in zip(self.body.inputs[: self.carried], self.body.outputs, inputs, strict=False):
+            if (before.shape, before.dtype) != (after.shape, after.dtype):
+                raise ShapeError(f"{before.name} {show(before.shape)} comes out of a step as {show(after.shape)}")
+            for size in before.shape if start is None else ():
+                if not isinstance(size, int):
+                    self._measure(size, inputs[self.carried :])
+
+    def params(self) -> tuple[Param, ...]:
+        return self.body.params
+
+    def states(self, *inputs: Value | None) -> tuple[State, ...]:
+        return tuple(State(v.name, v.shape, k, v.dtype) for k, v in enumerate(self.body.inputs[: self.carried]))
+
+    def bodies(self) -> Iterator[Region]:
+        yield self.body
+
+    def flops(self, *inputs: Value | None) -> Size:
+        """The body's, once for every step."""
+        sizes = self._sizes([None if v is None else v.shape for v in inputs])
+        first = inputs[self.carried]
+        return (first.shape[1] if first else 0) * _region_flops(self.body, sizes)
+
+    def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
+        (initial, xs, invariants), pasts = self._parts(inputs[: -self.carried]), inputs[-self.carried :]
+        sizes = self._sizes([None if a is None else a.shape for a in inputs[: -self.carried]])
+
+        def zeros(value: Value, *time: int) -> Array:
+            batch, *rest = (evaluate(s, sizes) for s in value.shape)
+            return np.zeros((batch, *time, *rest), xs[0].dtype)
+
+        state = [
+            past if past is not None else start if start is not None else zeros(value)
+            for past, start, value in zip(pasts, initial, self.body.inputs, strict=False)
+        ]
+        time = xs[0].shape[1]
+        ys = [zeros(v, time) for v in self.body.outputs[self.carried :]]
+        for t in range(time):
+            outputs, _ = interpret(self.body, np, weights, (*state, *(x[:, t] for x in xs), *invariants))
+            state = list(outputs[: self.carried])
+            for y, step in zip(ys, outputs[self.carried :], strict=True):
+                y[:, t] = step
+        return (*state, *ys)
+
+    def torch(self, t: TorchWriter, *inputs: Expr | None) -> Expr:
+        return t.loop(self.body, self.carried, self.scanned, inputs)
+
+    def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
+        (initial, xs, invariants), pasts = self._parts(inputs[: -self.carried]), inputs[-self.carried :]
+        starts = [
+            past if past is not None else start if start is not None else self._onnx_zeros(o, value, (*xs, *invariants))
+            for past, start, value in zip(pasts, initial, self.body.inputs, strict=False)
+        ]
+        return tuple(o.scan(self.body, self.carried, self.scanned, (*starts, *xs, *invariants)))
+
+    def _onnx_zeros(self, o: OnnxWriter, value: Value, given: Sequence[Any]) -> Any:
+        sizes = [o.ints(s) if isinstance(s, int) else o.size(*self._measure(s, given)) for s in value.shape]
+        return o.Expand(o.scalar(0.0), o.Concat(*sizes, axis=0))
+
+    def _measure(self, size: Size, given: Sequence[Any]) -> tuple[Any, int]:
+        """One of the xs and invariants that has this size, and the axis where."""
+        for k, (value, got) in enumerate(zip(self.body.inputs[self.carried :], given, strict=True)):
+            if got is not None and size in value.shape:
+                axis = value.shape.index(size)
+                return got, axis + 1 if axis and k < self.scanned else axis
+        raise ShapeError(f"{self.body.name} starts from zeros of size {size}, which nothing it is given has")
+
+    def _parts(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Initial values, xs, invariants."""
+        split = self.carried + self.scanned
+        return inputs[: self.carried], inputs[self.carried : split], inputs[split:]
+
+    def _sizes(self, shapes: Sequence[Shape | None]) -> dict[str, int]:
+        """The numbers behind the sizes that the body names, read off the shapes it is given."""
+        sizes: dict[str, int] = {}
+        for k, (value, shape) in enumerate(zip(self.body.inputs, shapes, strict=True)):
+            if shape is not None:
+                scanned = self.carried <= k < self.carried + self.scanned
+                known = (shape[0], *shape[2:]) if scanned else shape
+                sizes |= {str(s): n for s, n in zip(value.shape, known, strict=True) if isinstance(n, int)}
+        return sizes
+
+
+def _region_flops(region: Region, sizes: Mapping[str, int]) -> Size:
+    total: Size = 0
+    for item in region.items:
+        if isinstance(item, Call):
+            total = total + _region_flops(item.region, sizes)
+        else:
+            total = total + item.op.flops(*_known(item.inputs, sizes))
+    return total
+
+
+def _known(values: Sequence[Value | None], sizes: Mapping[str, int]) -> list[Value | None]:
+    return [v and replace(v, shape=tuple(evaluate(s, sizes) for s in v.shape)) for v in values]
