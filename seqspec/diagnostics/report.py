@@ -13,32 +13,36 @@ MAX_KEPT = 2000
 
 
 class Report:
-    """Iterating gives the findings to show, by file, place and code; `hidden` counts the rest."""
+    """Iterating gives the findings to show, by file, place and code; `hidden` counts the rest.
+
+    When there are too many, errors are shown before warnings.
+    """
 
     def __init__(self, diagnostics: Iterable[Diagnostic] = ()) -> None:
-        self._kept: dict[Diagnostic, None] = {}
+        # Dictionaries for their order and their fast test for a finding made twice.
+        self._errors: dict[Diagnostic, None] = {}
+        self._warnings: dict[Diagnostic, None] = {}
         self._dropped = 0
         self.extend(diagnostics)
 
     def add(self, diagnostic: Diagnostic) -> None:
-        if len(self._kept) < MAX_KEPT:
-            self._kept[diagnostic] = None
+        kept = self._errors if diagnostic.severity == "error" else self._warnings
+        if len(kept) < MAX_KEPT:
+            kept[diagnostic] = None
         else:
-            self._dropped += diagnostic not in self._kept
+            self._dropped += diagnostic not in kept
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
         for diagnostic in diagnostics:
             self.add(diagnostic)
 
     def __iter__(self) -> Iterator[Diagnostic]:
-        return iter(sorted(self._kept, key=_order)[:MAX_SHOWN])
+        ranked = [*sorted(self._errors, key=_order), *sorted(self._warnings, key=_order)]
+        return iter(sorted(ranked[:MAX_SHOWN], key=_order))
 
     def __len__(self) -> int:
         """All findings, shown or hidden."""
-        return len(self._kept) + self._dropped
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
+        return len(self._errors) + len(self._warnings) + self._dropped
 
     @property
     def hidden(self) -> int:
@@ -47,7 +51,7 @@ class Report:
 
     @property
     def has_errors(self) -> bool:
-        return any(diagnostic.severity == "error" for diagnostic in self._kept)
+        return bool(self._errors)
 
     def raise_errors(self, sources: Mapping[str, str]) -> None:
         """Raise a `SpecError` with everything found when any of it is an error."""

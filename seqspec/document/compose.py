@@ -27,7 +27,6 @@ from .node import Entry, Mark, Node, Place
 from .parser import events, syntax_error
 from .scalars import NULL, Null, NumberRange, Scalar, resolve
 
-
 # Past this many findings the rest of a document is not read: nobody reads them either.
 _MAX_FINDINGS = 500
 _INIT = "`seqspec init` writes a spec to start from"
@@ -68,7 +67,7 @@ class _Composer:
         self.next()  # the start of the stream
         start = self.next()
         if isinstance(start, StreamEndEvent):
-            self.stop("SEQ002", "the file holds no document", start, hint=_INIT)
+            self.empty()
         if isinstance(start, DocumentStartEvent) and start.version not in (None, (1, 2)):
             self.stop("SEQ021", "specs are YAML 1.2", start, hint="delete the `%YAML` line")
         root = self.node(self.next(), depth=0)
@@ -130,7 +129,7 @@ class _Composer:
 
     def null(self, event: Any) -> str:
         if not self.path and not event.value:
-            self.stop("SEQ002", "the document is empty", event, hint=_INIT)
+            self.empty()
         part = self.path[-1] if self.path else "the document"
         name = quoted(part) if isinstance(part, str) else "this item"
         message = f"{name} is null" if event.value else f"{name} has no value"
@@ -271,6 +270,10 @@ class _Composer:
         self.report.add(diagnostic)
         if len(self.report) >= _MAX_FINDINGS:
             raise Stop
+
+    def empty(self) -> NoReturn:
+        self.report.add(Diagnostic("SEQ002", "the file holds no document", self.file, hint=_INIT))
+        raise Stop
 
     def stop(self, code: str, message: str, event: Any, **more: Any) -> NoReturn:
         self.find(code, message, event, **more)

@@ -1,8 +1,8 @@
 """Reading files that a spec names, without trusting the names.
 
 Only regular files are opened (a pipe or a device may never end), and an extended file must lie,
-after symbolic links are followed, in the folder of the outermost spec. The final component is opened
-without following links and compared with what was examined, so that it cannot be exchanged between.
+after symbolic links are followed, in the folder of the outermost spec. The last part is opened
+without following links and compared with what was examined, so that it cannot be swapped.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from .node import At, Entry, Node, mapping, sequence
 from .text import check
 
 FILE = "--set"
+_EXAMPLE = "write a path such as `decoder.layers[0].repeat=2`"
 _PART = re.compile(r"(?:^|\.)(?P<name>[^.\[\]=\s]+)|\[(?P<index>[0-9]{1,9})\]")
 
 
@@ -55,28 +56,35 @@ def apply(root: Node, expressions: Sequence[str], budget: Budget, report: Report
 
 
 def _parse(expression: str, line: int, budget: Budget, report: Report) -> Override | None:
+    whole = Span(line + 1, 1, line + 1, len(expression.partition("\n")[0]) + 1)
     problem = check(expression, FILE)
     if problem is not None:
-        report.add(problem.replace(span=_line_span(line, 0, len(expression))))
+        report.add(problem.replace(span=whole))
         return None
     key, equals, value = expression.partition("=")
     parts = _parts(key, line)
     if not equals or parts is None:
-        report.add(
-            Diagnostic(
-                "SEQ040",
-                f"{quoted(expression)} is not KEY=VALUE",
-                FILE,
-                _line_span(line, 0, len(expression)),
-                hint="write a path such as `decoder.layers[0].repeat=2`",
-            )
-        )
+        message = f"{quoted(expression)} is not KEY=VALUE"
+        report.add(Diagnostic("SEQ040", message, FILE, whole, hint=_EXAMPLE))
+        return None
+    at = Span(line + 1, len(key) + 2, line + 1, len(key) + 3)
+    if not value.strip():
+        message = f"{quoted(key)} is set to nothing"
+        report.add(Diagnostic("SEQ004", message, FILE, at, hint="write a value after the `=`"))
+        return None
+    if parts[0][0] == "extends":
+        hint = "write it in the spec"
+        report.add(Diagnostic("SEQ040", "`extends` cannot be set", FILE, whole, hint=hint))
         return None
     # Padding puts every mark of the value where the value stands in the pseudo file.
     padded = "\n" * line + " " * (len(key) + 1) + value
     try:
         node = compose(padded, FILE, budget, report)
     except Stop:
+        return None
+    if isinstance(node.value, (dict, list)) and value.lstrip()[0] not in "[{":
+        hint = "write mappings and lists in brackets, `{key: value}` and `[value]`"
+        report.add(Diagnostic("SEQ040", "the value is not in brackets", FILE, at, hint=hint))
         return None
     return Override(parts, node)
 
@@ -158,7 +166,3 @@ def _what(node: Node) -> str:
     if isinstance(value, list):
         return "a list"
     return f"the text {quoted(value)}" if isinstance(value, str) else quoted(value)
-
-
-def _line_span(line: int, start: int, end: int) -> Span:
-    return Span(line + 1, start + 1, line + 1, max(end, start + 1) + 1)
