@@ -1,0 +1,17 @@
+"""What an importer hands over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from seqspec.importers.weights import Tensor
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A spec as plain data, its weights under the language's names, and what a reader should know of both."""
+
+    spec: dict[str, Any]
+    weights: dict[str, Tensor]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,71 @@
+"""Plain data -> YAML in the house's hand: blocks where there is structure, one line where there are settings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from seqspec.diagnostics import escape
+
+WIDTH = 110
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_CONSTANTS = {"true", "false", "null"}  # as words they would be YAML 1.2's constants
+
+
+def to_yaml(spec: dict[str, Any], notes: Iterable[str] = ()) -> str:
+    """A whole document, the notes as comments above it."""
+    comments = [f"# {escape(note)}" for note in notes]
+    return "\n".join([*comments, *_mapping(spec, "")]) + "\n"
+
+
+def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
+    for key, value in data.items():
+        if _on_one_line(value, indent + key):
+            yield f"{indent}{key}: {_flow(value)}"
+        else:
+            yield f"{indent}{key}:"
+            yield from _block(value, indent + "  ")
+
+
+def _list(data: list[Any], indent: str) -> Iterator[str]:
+    for value in data:
+        if _on_one_line(value, indent):
+            yield f"{indent}- {_flow(value)}"
+        else:
+            first, *rest = _block(value, indent + "  ")
+            yield f"{indent}- {first.lstrip()}"
+            yield from rest
+
+
+def _block(value: Any, indent: str) -> Iterator[str]:
+    return _mapping(value, indent) if isinstance(value, dict) else _list(value, indent)
+
+
+def _on_one_line(value: Any, before: str) -> bool:
+    """Scalars, and maps that are one thing: of a kind, or of numbers alone."""
+    if isinstance(value, list) or not isinstance(value, dict):
+        return not isinstance(value, list)
+    flat = not any(isinstance(v, dict | list) for v in value.values())
+    return ("kind" in value or flat) and len(before) + len(_flow(value)) < WIDTH
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: str | bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        plain = _PLAIN.fullmatch(value) and value.lower() not in _CONSTANTS
+        return value if plain else json.dumps(value)
+    if isinstance(value, float):
+        whole = value.is_integer() and abs(value) < 1e15
+        return str(int(value)) if whole else re.sub(r"e([+-])0+", r"e\1", repr(value))
+    return str(value)
