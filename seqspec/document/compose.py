@@ -26,6 +26,7 @@ from .limits import MAX_ALIASES, MAX_DEPTH, MAX_NODES
 from .node import Entry, Mark, Node, Place
 from .parser import events, syntax_error
 from .scalars import NULL, Null, NumberRange, Scalar, resolve
+from .text import place_at
 
 # Past this many findings the rest of a document is not read: nobody reads them either.
 _MAX_FINDINGS = 500
@@ -260,6 +261,10 @@ class _Composer:
             self.stop("SEQ014", f"more than {MAX_NODES:,} values", event, hint=hint)
 
     def place(self, event: Any) -> Place:
+        """Where an event lies; an empty value at the very end lies behind the last text."""
+        written = len(self.text.rstrip(" \r\n"))
+        if event.start_mark.index >= written:
+            return Place(self.file, place_at(self.text, written))
         return self.leaf("", event).place
 
     def find(self, code: str, message: str, event: Any, **more: Any) -> None:
