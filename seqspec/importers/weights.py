@@ -95,6 +95,11 @@ def write_file(file: Path, tensors: Mapping[str, Tensor]) -> None:
             np.ascontiguousarray(tensors[name].read()).tofile(stream)
 
 
+def is_bare(name: str) -> bool:
+    """Whether a file name from a downloaded index stays in the folder of that index."""
+    return Path(name).name == name and name not in ("", "..")
+
+
 def _tensor(file: Path, name: str, entry: Mapping[str, Any], start: int, size: int) -> Tensor:
     dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)) or not begin <= end <= size - start:
@@ -118,7 +123,7 @@ def _shards(index: Path) -> Iterable[str]:
     """The file names in an index, each once, all of them in the index's own folder."""
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        outside = [name for name in names if Path(name).name != name]
+        outside = [name for name in names if not is_bare(name)]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CompileError("SEQ409", f"{index.name} is not an index of weights: {error}", file=str(index)) from None
     if outside:

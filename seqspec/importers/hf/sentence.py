@@ -7,6 +7,7 @@ from typing import Any
 
 from seqspec.diagnostics import CompileError, quoted
 from seqspec.importers.hf.config import read_json
+from seqspec.importers.weights import is_bare
 
 POOLS = {
     "pooling_mode_cls_token": "first",
@@ -54,7 +55,7 @@ def _pool(folder: Path) -> str:
 
 def _inside(folder: Path, module: dict[str, Any]) -> Path:
     path = str(module.get("path", ""))
-    if path and Path(path).name != path:
+    if path and not is_bare(path):
         raise CompileError("SEQ413", f"modules.json leads outside its folder: {quoted(path)}", file=str(folder))
     return folder / path
 
