@@ -27,7 +27,7 @@ _TORCH: dict[Activation, str] = {
 
 @dataclass(frozen=True)
 class Unary(Op):
-    """x -> kind(x). `gelu` is x·Φ(x), by erf; `gelu_tanh` its tanh approximation (GPT-2); `silu` is x·σ(x), or swish."""
+    """x -> kind(x). `gelu` is x·Φ(x), by erf; `gelu_tanh` approximates it by a tanh (GPT-2); `silu` is x·σ(x)."""
 
     kind: Activation
 

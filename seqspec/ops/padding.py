@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from seqspec.graph.dims import PAST, Size, dim, show
 from seqspec.graph.ir import State, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
 
-_FIRST_IS_REAL = Helper(
-    "first_is_real",
+_REAL_IDS = Helper(
+    "real_ids",
     '''
-def first_is_real(mask, past_length):
-    """The mask of a chunk, with the very first position of a sequence real whatever it holds."""
+def real_ids(ids, pad_id, past_length):
+    """True where an id is not padding; the very first of a sequence is real whatever it is."""
+    real = ids != pad_id
     if past_length == 0:
-        mask[:, :1] = True
-    return mask
+        real[:, :1] = True
+    return real
 ''',
 )
 
 _PADDING_MASK = Helper(
     "padding_mask",
     '''
-def padding_mask(x, given, own, past, past_length):
+def padding_mask(x, given, own, past=None, past_length=0):
     """mask[B, P + T], True = real, or None where nothing says that anything is padding.
 
     `given` covers past and chunk, or the chunk alone; where it is None, `own`, what the chunk says of itself, counts.
     A side of which nothing is known is real.
     """
     batch, length = x.shape[:2]
+    if given is not None:
+        if given.is_floating_point():
+            raise TypeError("attention_mask is 1 for real tokens and 0 for padding: booleans or integers, not floats")
+        if given.shape not in ((batch, length), (batch, past_length + length)):
+            shape = [batch, length]
+            raise ValueError(f"attention_mask is {list(given.shape)}, the input {shape} after a past of {past_length}")
     mask = own if given is None else given.bool()
-    if mask is not None and mask.size(1) not in (length, past_length + length):
-        raise ValueError(
-            f"attention_mask has length {mask.size(1)}, but the input has {length} positions after {past_length} past ones"
-        )
     if mask is None and past is None:
         return None
     if mask is None:
         mask = past.new_ones(batch, length)
     if mask.size(1) == past_length + length:
         return mask
-    if past is None:
-        past = mask.new_ones(batch, past_length)
-    return torch.cat([past, mask], 1)
+    return torch.cat([mask.new_ones(batch, past_length) if past is None else past, mask], 1)
 ''',
 )
 
@@ -78,7 +78,8 @@ class Padding(Op):
         shape = (x.shape[0], self._past() + x.shape[1])
         if attention_mask is not None and attention_mask.shape != shape:
             raise ShapeError(f"the mask of {show(x.shape)} is {show(shape)}, not {show(attention_mask.shape)}")
-        known = self.always or (self.pad_id is not None and not self.looks_back)
+        given = attention_mask is not None and not attention_mask.optional
+        known = self.always or given or self.pad_id is not None
         return (Type(shape, "bool", not known),)
 
     def states(self, x: Value, attention_mask: Value | None) -> tuple[State, ...]:
@@ -90,17 +91,41 @@ class Padding(Op):
     def reference(
         self, np: Any, weights: Weights, x: Array, attention_mask: Array | None, past: Array | None = None
     ) -> tuple[Array | None, ...]:
-        raise NotImplementedError
+        chunk = attention_mask.astype(bool) if attention_mask is not None else self._own(np, x, past)
+        if chunk is None and past is None:
+            return (None,)
+        if chunk is not None and past is not None and chunk.shape[1] > x.shape[1]:
+            return (chunk,)
+        chunk = np.ones(x.shape[:2], bool) if chunk is None else chunk
+        return (chunk if past is None else np.concatenate([past, chunk], 1),)
 
     def torch(
         self, t: TorchWriter, x: Expr, attention_mask: Expr | None, past: Expr | None = None
     ) -> Expr:
-        raise NotImplementedError
+        length = t.size(dim(PAST)) if self.looks_back else "0"
+        own = "None"
+        if self.pad_id is not None and self.keep_first:
+            own = f"{t.use(_REAL_IDS)}({x}, {self.pad_id}, {length})"
+        elif self.pad_id is not None:
+            own = f"{x.tight} != {self.pad_id}"
+        elif self.always:
+            own = f"torch.ones({x.tight}.shape[:2], dtype=torch.bool, device={x.tight}.device)"
+        arguments = f"{x}, {attention_mask}, {own}" + (f", {past}, {length}" if self.looks_back else "")
+        return Expr(f"{t.use(_PADDING_MASK)}({arguments})")
 
     def onnx(
         self, o: OnnxWriter, x: Any, attention_mask: Any, past: Any | None = None
     ) -> tuple[Any, ...]:
         return (o.cast(attention_mask, "bool"),)  # always given in full there
+
+    def _own(self, np: Any, x: Array, past: Array | None) -> Array | None:
+        """What the chunk says of itself."""
+        if self.pad_id is None:
+            return np.ones(x.shape[:2], bool) if self.always else None
+        real = x != self.pad_id
+        if self.keep_first and past is None:
+            real[:, :1] = True
+        return real
 
     def _past(self) -> Size:
         return dim(PAST) if self.looks_back else 0

@@ -33,6 +33,60 @@ class Llama3:
 
 Scaling = Linear | Llama3
 
+_FREQUENCIES = Helper(
+    "rope_frequencies",
+    '''
+def rope_frequencies(width, theta, device):
+    """theta^(-2i/width) for each of width/2 pairs, in float64."""
+    return theta ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+''',
+)
+
+_LLAMA3 = Helper(
+    "llama3_scaled",
+    '''
+def llama3_scaled(frequencies, factor, low_freq_factor, high_freq_factor, original_max_length):
+    """Frequencies of over `high` turns in the original length are kept, of under `low` turns divided by factor."""
+    turns = original_max_length * frequencies / (2 * torch.pi)
+    kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+''',
+)
+
+_TABLES = Helper(
+    "rope_tables",
+    '''
+def rope_tables(positions, frequencies, dtype):
+    """cos, sin [B, T, width/2] of position · frequency: float64 angles, rounded once."""
+    angles = positions[..., None] * frequencies
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+''',
+)
+
+_HALF_SPLIT = Helper(
+    "rotate_half_split",
+    '''
+def rotate_half_split(x, cos, sin):
+    """Turns the channel pairs (i, i + width/2) of x[B, H, T, d] by the angles of cos, sin [B, T, width/2]."""
+    cos, sin = cos[:, None], sin[:, None]
+    half = cos.size(-1)
+    a, b, rest = x.tensor_split((half, 2 * half), -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+''',
+)
+
+_INTERLEAVED = Helper(
+    "rotate_interleaved",
+    '''
+def rotate_interleaved(x, cos, sin):
+    """Turns the channel pairs (2i, 2i + 1) of x[B, H, T, d] by the angles of cos, sin [B, T, width/2]."""
+    cos, sin = cos[:, None], sin[:, None]
+    turned, rest = x.tensor_split((2 * cos.size(-1),), -1)
+    a, b = turned[..., ::2], turned[..., 1::2]
+    return torch.cat([torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2), rest], -1)
+''',
+)
+
 
 @dataclass(frozen=True)
 class RopeTables(Op):
@@ -55,22 +109,37 @@ class RopeTables(Op):
     def flops(self, positions: Value, x: Value) -> Size:
         return 3 * prod(positions.shape) * (self.width // 2)  # a product, a cosine, a sine
 
+    def frequencies(self) -> list[float]:
+        """Radians a position turns each pair by."""
+        return [_scaled(self.theta ** (-2 * i / self.width), self.scaling) for i in range(self.width // 2)]
+
     def reference(self, np: Any, weights: Weights, positions: Array, x: Array) -> tuple[Array, ...]:
-        raise NotImplementedError
+        angles = positions[..., None] * np.array(self.frequencies())
+        return np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
 
     def torch(self, t: TorchWriter, positions: Expr, x: Expr) -> Expr:
-        raise NotImplementedError
+        frequencies = f"{t.use(_FREQUENCIES)}({self.width}, {self.theta!r}, {x.tight}.device)"
+        match self.scaling:
+            case Linear(factor):
+                frequencies += f" / {factor!r}"
+            case Llama3(factor, low, high, length):
+                frequencies = f"{t.use(_LLAMA3)}({frequencies}, {factor!r}, {low!r}, {high!r}, {length})"
+            case None:
+                pass
+        return Expr(f"{t.use(_TABLES)}({positions}, {frequencies}, {x.tight}.dtype)")
 
     def onnx(self, o: OnnxWriter, positions: Any, x: Any) -> tuple[Any, ...]:
-        raise NotImplementedError
+        place = o.cast(o.Unsqueeze(positions, o.ints(-1)), "float64")
+        angles = o.Mul(place, o.const(self.frequencies(), "float64"))
+        return o.cast(o.Cos(angles), "float"), o.cast(o.Sin(angles), "float")
 
 
 @dataclass(frozen=True)
 class Rope(Op):
-    """x[B, H, T, d], cos, sin [B or 1, T, width / 2] -> x with its first `width` channels turned, the rest as they were.
+    """x[B, H, T, d], cos, sin [B or 1, T, width / 2] -> x, its first `width` channels turned, the rest as they were.
 
-    Pair (a, b) -> (a cos − b sin, b cos + a sin). `half_split` pairs channels (i, i + width/2), as the Hugging Face LLaMA
-    weights are stored; `interleaved` pairs (2i, 2i + 1), as GPT-J and the original paper do.
+    Pair (a, b) -> (a cos − b sin, b cos + a sin). `half_split` pairs channels (i, i + width/2), as Hugging Face stores
+    LLaMA's weights; `interleaved` pairs (2i, 2i + 1), as GPT-J and the original paper do.
     """
 
     layout: Literal["half_split", "interleaved"]
@@ -90,10 +159,34 @@ class Rope(Op):
         return 3 * prod(x.shape[:3]) * self.width
 
     def reference(self, np: Any, weights: Weights, x: Array, cos: Array, sin: Array) -> tuple[Array, ...]:
-        raise NotImplementedError
+        y = x.copy()
+        for i in range(self.width // 2):
+            m, n = (i, i + self.width // 2) if self.layout == "half_split" else (2 * i, 2 * i + 1)
+            c, s = cos[:, None, :, i], sin[:, None, :, i]
+            y[..., m] = x[..., m] * c - x[..., n] * s
+            y[..., n] = x[..., n] * c + x[..., m] * s
+        return (y,)
 
     def torch(self, t: TorchWriter, x: Expr, cos: Expr, sin: Expr) -> Expr:
-        raise NotImplementedError
+        helper = _HALF_SPLIT if self.layout == "half_split" else _INTERLEAVED
+        return Expr(f"{t.use(helper)}({x}, {cos}, {sin})")
 
     def onnx(self, o: OnnxWriter, x: Any, cos: Any, sin: Any) -> tuple[Any, ...]:
-        raise NotImplementedError
+        interleaved = int(self.layout == "interleaved")
+        return (o.RotaryEmbedding(x, cos, sin, interleaved=interleaved, rotary_embedding_dim=self.width),)
+
+
+def _scaled(frequency: float, scaling: Scaling | None) -> float:
+    match scaling:
+        case Linear(factor):
+            return frequency / factor
+        case Llama3(factor, low, high, length):
+            turns = length * frequency / (2 * pi)
+            if turns < low:
+                return frequency / factor
+            if turns > high:
+                return frequency
+            kept = (turns - low) / (high - low)
+            return kept * frequency + (1 - kept) * frequency / factor
+        case None:
+            return frequency
