@@ -1,0 +1,89 @@
+"""Model -> Graph: the stacks in order, then the head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seqspec.components.assembly import Built, Plan, build_stack
+from seqspec.components.base import camel
+from seqspec.components.heads import Reading
+from seqspec.components.inputs import Tables
+from seqspec.components.recurrent import Memory
+from seqspec.components.stack import Facts, Stack
+from seqspec.graph.builder import Builder
+from seqspec.graph.ir import Graph, Value
+from seqspec.spec.model import Model
+
+
+def build(model: Model) -> Graph:
+    """The graph of a checked model. Raises ShapeError only where a check is missing."""
+    model = model.resolved()
+    root = Builder(class_name(model.name))
+    facts, built = model.facts(), {}
+    for name, stack in model.stacks.items():
+        memories = {n: _memory(built[n], facts[n], model.stacks[n]) for n in sorted(stack.reads())}
+        built[name] = build_stack(root, stack, _plan(model, name, stack), memories, _tables(model, stack))
+    once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
+    return Graph(root.done(_output(root, model, built[model.last])), frozenset(once))
+
+
+def class_name(name: str) -> str:
+    """`llama-3.2-1b` -> `Llama321b`"""
+    return camel(name.replace("-", "_").replace(".", "_"))
+
+
+def _plan(model: Model, name: str, stack: Stack) -> Plan:
+    last = name == model.last
+    readers = [s for n, s in model.stacks.items() if n != name and name in s.reads()]
+    owner = model.owner(stack)
+    return Plan(
+        name=name,
+        alone=len(model.stacks) == 1,
+        stateful=last and model.stateful,
+        owner=model.stacks[owner] if owner else None,
+        mask_wanted=bool(readers) or (last and model.head is not None and model.head.pooled not in ("none", "final_state")),
+        finals_wanted=frozenset(_finals(model, name, stack, readers)),
+    )
+
+
+def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[int]:
+    """Flat indices of the recurrent layers whose final states somebody reads."""
+    indices = [n for n, layer in enumerate(stack.flat()) if layer.recurrent]
+    bridges = [layer.recurrent.bridge for s in readers for layer in s.distinct() if layer.recurrent]
+    if any(bridge and bridge.from_ == name and bridge.state == "final" for bridge in bridges):
+        return set(indices)
+    head = model.head
+    return set(indices[-1:]) if name == model.last and head and head.pooled == "final_state" else set()
+
+
+def _memory(built: Built, facts: Facts, stack: Stack) -> Memory:
+    finals = [built.finals[n] for n, layer in enumerate(stack.flat()) if layer.recurrent and n in built.finals]
+    return Memory(built.x, built.mask, replace(facts.source, finals=finals))
+
+
+def _tables(model: Model, stack: Stack) -> Tables | None:
+    owner = model.owner(stack)
+    return _owned(model, owner) if owner else None
+
+
+def _owned(model: Model, name: str) -> Tables:
+    """The token tables of a stack, as ties from the root."""
+    table, stack = model.table(name), model.stacks[name]
+    assert table is not None
+    return table.tables(name, int(table.d_model or 0), int(stack.d_model or 0))
+
+
+def _output(root: Builder, model: Model, built: Built) -> Value:
+    if model.head is None:
+        return replace(built.x, hint="last_hidden_state")
+    stack = model.stacks[model.last]
+    table = model.table(model.last)
+    owner = model.owner(stack) or model.last
+    final = None
+    layers = list(stack.flat())
+    if model.head.pooled == "final_state" and (recurrent := layers[-1].recurrent):
+        take = "sum" if recurrent.merge == "sum" else "all"
+        final = (built.finals[len(layers) - 1][0], recurrent.num_layers, recurrent.layers.directions, take)
+    tokens = _owned(model, owner).tokens if table else None
+    output = model.head.build(root, Reading(built.x, built.mask, final, tokens))
+    return replace(output, hint="embedding") if model.head.kind == "embedding" else output

@@ -1,0 +1,235 @@
+"""A resolved stack becomes a region: input, positions, layers, final norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from seqspec.components.attention import CrossAttention
+from seqspec.components.base import Context, Inlet, camel, width_of
+from seqspec.components.blocks import build_block
+from seqspec.components.bridge import Place
+from seqspec.components.inputs import Features, Tables, Tokens
+from seqspec.components.norms import LayerNorm, RMSNorm
+from seqspec.components.positions import Learned, Rope, Sinusoidal
+from seqspec.components.recurrent import Memory
+from seqspec.components.stack import Layer, Stack
+from seqspec.graph.builder import Builder
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
+from seqspec.graph.ir import Region, Value
+from seqspec.ops.cache import Hold
+from seqspec.ops.dropout import Dropout
+from seqspec.ops.elementwise import Add
+from seqspec.ops.padding import Padding
+from seqspec.ops.positions import Positions
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a stack is built: under which name, with which others around it, and what will be read of it."""
+
+    name: str  # encoder, decoder
+    alone: bool  # the only stack, so that its inputs have plain names
+    stateful: bool
+    owner: Stack | None  # whose tables it shares
+    mask_wanted: bool
+    finals_wanted: frozenset[int]  # flat indices of recurrent layers whose final states are read
+
+    @property
+    def late(self) -> bool:
+        """Whether this is a decoder behind an encoder."""
+        return self.name == "decoder" and not self.alone
+
+    @property
+    def time(self) -> Size:
+        return dim(ENCODER_TIME if self.name == "encoder" and not self.alone else TIME)
+
+    def port(self, name: str) -> str:
+        """The public name of an input: a decoder's beside an encoder's begins with `decoder_`."""
+        return f"decoder_{name}" if self.late else name
+
+
+@dataclass(frozen=True)
+class Built:
+    """A stack that was called: its outputs in the region around it."""
+
+    x: Value
+    mask: Value | None
+    finals: Mapping[int, tuple[Value, ...]]  # by flat index
+
+
+def build_stack(root: Builder, stack: Stack, plan: Plan, memories: Mapping[str, Memory], tables: Tables | None) -> Built:
+    """Declares the stack's inputs on `root`, builds its region and calls it."""
+    b = root.child(camel(plan.name), plan.name)
+    inlet = Inlet(b)
+    writer = _Writer(b, inlet, stack, plan, tables)
+    x = writer.embed(root)
+    x, finals = writer.run(x, memories)
+    if stack.final_norm and not isinstance(stack.final_norm, bool):
+        x = b.add(stack.final_norm.op(width_of(x)), x, name="final_norm")
+    flat_finals = [v for index in sorted(finals) for v in finals[index]]
+    masks = [writer.mask] if plan.mask_wanted else []
+    region = b.done(x, *masks, *flat_finals)
+    hint = " ".join(["memory" if plan.name == "encoder" and not plan.alone else "x", *_names(bool(masks), finals)])
+    out, *rest = root.call_many(region, plan.name, *inlet.arguments, hint=hint)
+    mask = rest.pop(0) if masks else None
+    taken = iter(rest)
+    return Built(out, mask, {index: tuple(next(taken) for _ in finals[index]) for index in sorted(finals)})
+
+
+def _names(mask: bool, finals: Mapping[int, Sequence[Value]]) -> list[str]:
+    names = [f"{letter}_{index}" for index in sorted(finals) for letter, _ in zip("hc", finals[index], strict=False)]
+    return (["mask"] if mask else []) + names
+
+
+class _Writer:
+    """Writes one stack's region."""
+
+    mask: Value
+
+    def __init__(self, b: Builder, inlet: Inlet, stack: Stack, plan: Plan, tables: Tables | None) -> None:
+        self.b, self.inlet, self.stack, self.plan = b, inlet, stack, plan
+        self.outer_tables = tables
+        self.positions: Value | None = None
+        attends = any(layer.block for layer in stack.flat()) and bool(list(stack.attentions()))
+        placed = isinstance(stack.position, Learned | Sinusoidal)
+        self.looks_back = plan.stateful and (attends or placed)
+        # without keys and values to measure, only the mask tells how long the past is
+        self.always = self.looks_back and not attends
+        self.placed = placed or any(isinstance(a.position, Rope) for a in stack.attentions())
+
+    def embed(self, root: Builder) -> Value:
+        """Input, mask and positions -> [B, T, D], with norm and dropout behind."""
+        stack, b, time = self.stack, self.b, (dim(BATCH), self.plan.time)
+        source, total = stack.input, self.plan.time + (dim(PAST) if self.looks_back else 0)
+        name = "input_ids" if isinstance(source, Tokens) else "features"
+        shape = source.shape(time)
+        data = self.inlet.take(root.input(self.plan.port(name), shape, "int64" if isinstance(source, Tokens) else "float"), name)
+        given = self._optional(root, "attention_mask", (dim(BATCH), total))
+        position_ids = self._optional(root, "position_ids", time) if self.placed else None
+        pad_id = source.pad_id if isinstance(source, Tokens) else None
+        padding = Padding(pad_id, self.plan.name == "decoder", self.looks_back, self.always)
+        self.mask = b.add(padding, data, given, hint="mask")
+        if self.placed:
+            self.positions = b.add(Positions(self.looks_back), data, self.mask, position_ids, hint="positions")
+        x = self._vectors(root, data)
+        if isinstance(stack.position, Learned | Sinusoidal):
+            assert self.positions is not None
+            table = b.add(stack.position.table(width_of(x)), self.positions, name="embed_positions")
+            x = b.add(Add(), x, table)
+        if source.norm:
+            x = b.add(source.norm.op(width_of(x)), x, name="embed_norm")
+        if stack.rates.input:
+            x = b.add(Dropout(stack.rates.input), x)
+        # the hint goes on the last step, so that what leads there stays one expression
+        return self._hinted(x)
+
+    def _hinted(self, x: Value) -> Value:
+        last = self.b.items[-1]
+        if last.outputs == (x,):
+            self.b.items[-1] = replace(last, outputs=(replace(x, hint="x"),))
+        return replace(x, hint="x")
+
+    def _optional(self, root: Builder, name: str, shape: tuple[Size, ...]) -> Value:
+        return self.inlet.take(root.input(self.plan.port(name), shape, "int64", optional=True), name)
+
+    def _vectors(self, root: Builder, data: Value) -> Value:
+        source, plan = self.stack.input, self.plan
+        if isinstance(source, Features):
+            return source.embed(self.b, data, self.mask, source.d_model)
+        owner = plan.owner.input if plan.owner and isinstance(plan.owner.input, Tokens) else source
+        types = None
+        if owner.token_types:
+            types = self._optional(root, "token_type_ids", data.shape)
+        width, stack_width = int(owner.d_model or 0), int(self.stack.d_model or 0)
+        tables = None
+        if self.outer_tables is not None:
+            outer = self.outer_tables
+            held = self.inlet.take_optional(outer.types, "types_table")
+            tables = Tables(self.inlet.take(outer.tokens, "tokens_table"), held)
+        return source.embed(self.b, data, types, tables, width, stack_width)
+
+    def run(self, x: Value, memories: Mapping[str, Memory]) -> tuple[Value, dict[int, tuple[Value, ...]]]:
+        """All layers in order; the final states that are wanted, by flat index."""
+        inner = {name: self._memory(name, memory) for name, memory in memories.items()}
+        context = self._context(x, inner)
+        finals: dict[int, tuple[Value, ...]] = {}
+        layers = list(self.stack.flat())
+        total = sum(layer.recurrent.num_layers for layer in layers if layer.recurrent)
+        first = 0
+        for index, layer in enumerate(layers):
+            scope = f"layers.{index}"
+            self.b.origin = _origin(self.plan.name, layer)
+            if layer.recurrent is None:
+                x = self.b.call(self._block(layer, x, context), scope, x, *context.arguments(), hint="x")
+                continue
+            wanted = index in self.plan.finals_wanted
+            place = Place(layer.recurrent.layers, first, total)
+            first += layer.recurrent.num_layers
+            x, *states = layer.recurrent.build(
+                self.b, scope, x, self.mask, inner, place, stateful=self.plan.stateful, finals=wanted
+            )
+            if wanted:
+                finals[index] = tuple(states)
+        self.b.origin = self.plan.name
+        return x, finals
+
+    def _memory(self, name: str, memory: Memory) -> Memory:
+        """Another stack as this one's region sees it; its mask is held, since later calls do not get it."""
+        users = self.stack.distinct()
+        reads_x = any(isinstance(s, CrossAttention) for layer in self.stack.distinct() for s in layer.block) or any(
+            part is not None and getattr(part, "state", "mean") == "mean"
+            for layer in users
+            if layer.recurrent
+            for part in (layer.recurrent.attend, layer.recurrent.bridge)
+        )
+        x, mask = memory.x, memory.mask
+        if reads_x:
+            x = self.inlet.take(memory.x, "memory")
+            mask = self.inlet.take_optional(memory.mask, "memory_mask")
+            if mask is not None and self.plan.stateful:
+                mask = self.b.add(Hold(f"{name}_attention_mask"), mask, hint="memory_mask")
+        finals = [
+            tuple(self.inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry))
+            for n, entry in enumerate(memory.source.finals)
+        ]
+        return Memory(x, mask, replace(memory.source, finals=finals))
+
+    def _context(self, x: Value, memories: Mapping[str, Memory]) -> Context:
+        values: dict[str, Value] = {"mask": self.mask}
+        rope: dict[object, tuple[str, str]] = {}
+        for attention in self.stack.attentions():
+            key = attention.rope_key()
+            if key is not None and key not in rope and isinstance(attention.position, Rope):
+                suffix = f"_{len(rope) + 1}" if rope else ""
+                names = (f"cos{suffix}", f"sin{suffix}")
+                tables = attention.position.tables(int(attention.head_dim or 0))
+                assert self.positions is not None
+                cos, sin = self.b.add_many(tables, self.positions, x, hint=" ".join(names))
+                rope[key] = names
+                values |= {names[0]: cos, names[1]: sin}
+        crossed = {s.from_ for layer in self.stack.distinct() for s in layer.block if isinstance(s, CrossAttention)}
+        for name in sorted(crossed):
+            memory = memories[name]
+            values["memory"] = memory.x
+            if memory.mask is not None:
+                values["memory_mask"] = memory.mask
+        prefix = "" if self.plan.alone else camel(self.plan.name)
+        return Context(values, self.plan.stateful, prefix, rope)
+
+    def _block(self, layer: Layer, x: Value, context: Context) -> Region:
+        norm, placement = self.stack.norm, self.stack.norm_placement
+        assert isinstance(norm, LayerNorm | RMSNorm) and placement is not None
+        own = context if layer.name == "block" else replace(context, prefix=context.prefix + camel(layer.name))
+        name = camel(layer.name) if self.plan.alone or layer.name != "block" else camel(self.plan.name) + "Block"
+        return build_block(self.b, name, layer.block, x, own, norm, placement, self.stack.rates.residual)
+
+
+def _origin(stack: str, layer: Layer) -> str:
+    """The YAML path of a layer: `decoder.layers[0]`."""
+    text = stack
+    for part in layer.path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text
+
+

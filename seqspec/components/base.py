@@ -1,0 +1,98 @@
+"""What every component is: a closed, strict pydantic model that resolves its defaults, checks itself and builds ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from seqspec.graph.builder import Builder
+from seqspec.graph.ir import Value
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+class Component(BaseModel):
+    """Unknown keys, coerced types, NaN and mutation are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Finding(NamedTuple):
+    """Something wrong, at a path relative to the component that says so."""
+
+    code: str
+    path: tuple[str | int, ...]
+    message: str
+    hint: str | None = None
+
+    def under(self, *parts: str | int) -> Finding:
+        """The same, seen from a component that holds this one at `parts`."""
+        return self._replace(path=(*parts, *self.path))
+
+
+Findings = Iterator[Finding]
+
+
+def _shorthand(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+Shorthand = BeforeValidator(_shorthand)
+"""A bare string stands for `{kind: string}`."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stack hands to every block, the same for all of them, so that equal blocks stay equal.
+
+    `values` are named tensors of the region being built: `mask`, rotary tables, the memory of another stack.
+    """
+
+    values: Mapping[str, Value]
+    stateful: bool
+    prefix: str = ""
+    rope: Mapping[object, tuple[str, str]] = field(default_factory=dict)
+
+    def within(self, builder: Builder, *names: str) -> Context:
+        """The context of a child region: its inputs, all of the values or those named."""
+        wanted = names or tuple(self.values)
+        inner = {n: builder.like(self.values[n], n) for n in wanted if n in self.values}
+        return Context(inner, self.stateful, self.prefix, self.rope)
+
+    def arguments(self, *names: str) -> tuple[Value, ...]:
+        """The values to call such a region with, in the order of `within`."""
+        return tuple(self.values[n] for n in (names or tuple(self.values)) if n in self.values)
+
+
+class Inlet:
+    """What a region takes from outside: each value becomes an input, and an argument of the call."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.arguments: list[Value] = []
+
+    def take(self, value: Value, name: str) -> Value:
+        """The input that stands for `value` inside."""
+        self.arguments.append(value)
+        return self.builder.like(value, name)
+
+    def take_optional(self, value: Value | None, name: str) -> Value | None:
+        return None if value is None else self.take(value, name)
+
+
+def camel(name: str) -> str:
+    """`local_block` -> `LocalBlock`: the class name of a region."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) or "Block"
+
+
+def width_of(value: Value) -> int:
+    """The last axis, which is always a plain number."""
+    width = value.shape[-1]
+    assert isinstance(width, int)
+    return width

@@ -1,0 +1,58 @@
+"""The position-wise feed-forward sublayer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seqspec.components.base import Component, Context, Count, Findings, Name, Rate, width_of
+from seqspec.graph.builder import Builder
+from seqspec.graph.ir import Value
+from seqspec.ops.dropout import Dropout
+from seqspec.ops.elementwise import Multiply, Unary
+from seqspec.ops.linear import Linear
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+
+class FeedForward(Component):
+    """x[B, T, D] -> down(activation(up(x))), or down(activation(gate(x)) · up(x)) where gated."""
+
+    kind: Literal["ffn"]
+    name: Name | None = None
+    """Names its parameters; its kind by default."""
+    d_ff: Count
+    """The inner width."""
+    activation: Activation = "gelu"
+    """`gelu` is the exact one (erf); `gelu_tanh` GPT-2's approximation; `silu` with `gated` is SwiGLU."""
+    gated: bool = False
+    """Whether a second projection multiplies the activated one."""
+    bias: bool | None = None
+    """Whether its linears have a bias; the stack's by default."""
+    dropout: Rate | None = None
+    """Dropout on the inner activations; the stack's `dropout.inner` by default."""
+
+    def resolved(self, name: str, bias: bool, inner_dropout: float) -> FeedForward:
+        return self.model_copy(
+            update={
+                "name": self.name or name,
+                "bias": bias if self.bias is None else self.bias,
+                "dropout": inner_dropout if self.dropout is None else self.dropout,
+            }
+        )
+
+    def check(self, width: int) -> Findings:
+        yield from ()
+
+    def build(self, g: Builder, x: Value, context: Context) -> Value:
+        b = g.child(f"{context.prefix}FeedForward")
+        inner, width, bias = b.like(x, "x"), width_of(x), bool(self.bias)
+        up = b.add(Linear(width, self.d_ff, bias), inner, name="up_proj")
+        if self.gated:
+            gate = b.add(Linear(width, self.d_ff, bias), inner, name="gate_proj")
+            up = b.add(Multiply(), b.add(Unary(self.activation), gate), up)
+        else:
+            up = b.add(Unary(self.activation), up)
+        if self.dropout:
+            up = b.add(Dropout(self.dropout), up)
+        region = b.done(b.add(Linear(self.d_ff, width, bias), up, name="down_proj"))
+        return g.call(region, str(self.name), x)

@@ -1,0 +1,156 @@
+"""Heads: what is read off the last stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from seqspec.components.base import Component, Count, Finding, Findings, width_of
+from seqspec.components.inputs import Tokens
+from seqspec.graph.builder import Builder
+from seqspec.graph.ir import Value
+from seqspec.ops.linear import Linear, TiedLinear
+from seqspec.ops.normalize import Normalize
+from seqspec.ops.pool import Pool
+from seqspec.ops.state import SelectState
+
+Pooling = Literal["none", "first", "last", "mean", "max", "final_state"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a head reads: outputs, padding, the last layer's final h, and the token table it may be tied to."""
+
+    x: Value
+    mask: Value | None = None
+    final: tuple[Value, int, int, str] | None = None  # h, its layers, its directions, how they merge
+    table: Value | None = None
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The same before there are values: what the checks need."""
+
+    width: int
+    tokens: Tokens | None
+    table_width: int | None
+    vocab_size: int | None
+    final_state: bool
+
+
+class Head(Component):
+    """What all heads share."""
+
+    def check(self, stack: Readable) -> Findings:
+        yield from ()
+
+    @property
+    def pooled(self) -> Pooling:
+        """How time is reduced."""
+        return "none"
+
+
+class LanguageModel(Head):
+    """x[B, T, D] -> logits[B, T, V] over the vocabulary."""
+
+    kind: Literal["lm"]
+    tied: bool = False
+    """Whether the token table is the output matrix."""
+    bias: bool = False
+    """Whether there is a learned bias per token; not with `tied`."""
+    vocab_size: Count | None = None
+    """How many logits; the stack's vocabulary by default."""
+
+    def check(self, stack: Readable) -> Findings:
+        if self.tied and stack.tokens is None:
+            yield Finding("SEQ212", ("tied",), "a tied head needs a stack that reads tokens", "write `tied: false`")
+        elif self.tied and stack.table_width != stack.width:
+            text = f"a tied head reads {stack.width} channels, but the token table has {stack.table_width}"
+            yield Finding("SEQ211", ("tied",), text, "make the widths equal, or write `tied: false`")
+        if self.tied and self.vocab_size not in (None, stack.vocab_size):
+            text = f"vocab_size ({self.vocab_size}) is not the {stack.vocab_size} rows of the table the head is tied to"
+            yield Finding("SEQ211", ("vocab_size",), text, "leave it out")
+        if self.tied and self.bias:
+            yield Finding("SEQ227", ("bias",), "a tied head has no bias of its own", "write `bias: false`")
+        if self.vocab_size is None and stack.vocab_size is None:
+            yield Finding("SEQ102", (), "missing field `vocab_size`", "the stack reads no tokens that would say it")
+
+    def resolved(self, vocab_size: int | None) -> LanguageModel:
+        return self.model_copy(update={"vocab_size": self.vocab_size or vocab_size})
+
+    def build(self, g: Builder, reading: Reading) -> Value:
+        if self.tied:
+            return g.add(TiedLinear(), reading.x, reading.table, hint="logits")
+        head = Linear(width_of(reading.x), int(self.vocab_size or 0), self.bias)
+        return g.add(head, reading.x, name="head", hint="logits")
+
+
+class PooledHead(Head):
+    """A head that may reduce time first."""
+
+    pool: Pooling
+    """`first`, `last`, `mean` and `max` over real tokens; `final_state` the last layer's h (backward: at the first token)."""
+
+    @property
+    def pooled(self) -> Pooling:
+        return self.pool
+
+    def check(self, stack: Readable) -> Findings:
+        if self.pool == "final_state" and not stack.final_state:
+            text = "`pool: final_state` needs a recurrent last layer"
+            yield Finding("SEQ216", ("pool",), text, "choose `last` or `mean`")
+
+    def reduce(self, g: Builder, reading: Reading) -> Value:
+        """[B, T, D] -> [B, D], or as it is for `none`."""
+        if self.pool == "none":
+            return reading.x
+        if self.pool == "final_state":
+            assert reading.final is not None
+            h, layers, directions, take = reading.final
+            return g.add(SelectState(layers - 1, directions, take), h, hint="pooled")
+        return g.add(Pool(self.pool), reading.x, reading.mask, hint="pooled")
+
+
+class Classifier(PooledHead):
+    """pooled x -> logits[B, classes], or [B, T, classes] with `pool: none`."""
+
+    kind: Literal["classifier"]
+    classes: Count
+    """How many logits."""
+    bias: bool = True
+    """Whether the linear map has a bias."""
+
+    def build(self, g: Builder, reading: Reading) -> Value:
+        x = self.reduce(g, reading)
+        return g.add(Linear(width_of(x), self.classes, self.bias), x, name="head", hint="logits")
+
+
+class Regression(PooledHead):
+    """pooled x -> numbers [B, size], or [B, T, size] with `pool: none`."""
+
+    kind: Literal["regression"]
+    size: Count
+    """How many numbers."""
+    bias: bool = True
+    """Whether the linear map has a bias."""
+
+    def build(self, g: Builder, reading: Reading) -> Value:
+        x = self.reduce(g, reading)
+        return g.add(Linear(width_of(x), self.size, self.bias), x, name="head", hint="logits")
+
+
+class Embedding(PooledHead):
+    """pooled x itself: sentence embeddings."""
+
+    kind: Literal["embedding"]
+    normalize: bool = False
+    """Whether each vector is divided by its length, so that a dot product is a cosine."""
+
+    def build(self, g: Builder, reading: Reading) -> Value:
+        x = self.reduce(g, reading)
+        return g.add(Normalize(), x, hint="embedding") if self.normalize else x
+
+
+AnyHead = Annotated[LanguageModel | Classifier | Regression | Embedding, Field(discriminator="kind")]

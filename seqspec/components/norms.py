@@ -1,0 +1,39 @@
+"""Norms: over the last axis, computed in float32 at least."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from seqspec.components.base import Component, Positive, Shorthand
+from seqspec.ops.base import Op
+from seqspec.ops.norm import LayerNorm as LayerNormOp
+from seqspec.ops.norm import RMSNorm as RMSNormOp
+
+
+class LayerNorm(Component):
+    """(x - mean) / sqrt(variance + eps) · weight + bias, over the last axis."""
+
+    kind: Literal["layernorm"]
+    eps: Positive = 1e-5
+    """Added to the variance. PyTorch and GPT-2 use 1e-5, BERT 1e-12."""
+    bias: bool = True
+    """Whether there is a learned shift."""
+
+    def op(self, width: int) -> Op:
+        return LayerNormOp(width, self.eps, self.bias)
+
+
+class RMSNorm(Component):
+    """x / sqrt(mean(x²) + eps) · weight, over the last axis."""
+
+    kind: Literal["rmsnorm"]
+    eps: Positive = 1e-6
+    """Added to the mean square. LLaMA 2 and 3 use 1e-5."""
+
+    def op(self, width: int) -> Op:
+        return RMSNormOp(width, self.eps)
+
+
+Norm = Annotated[LayerNorm | RMSNorm, Field(discriminator="kind"), Shorthand]

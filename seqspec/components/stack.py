@@ -1,0 +1,330 @@
+"""A stack: an input, layers over it, and what they inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from seqspec.components.attention import CrossAttention, SelfAttention
+from seqspec.components.base import Component, Count, Finding, Findings, Name, Rate
+from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
+from seqspec.components.bridge import Layers, Place, Source
+from seqspec.components.feedforward import FeedForward
+from seqspec.components.inputs import Features, Input, Tokens
+from seqspec.components.masks import Causal, Mask, NoMask
+from seqspec.components.norms import LayerNorm, Norm
+from seqspec.components.positions import Learned, NoPosition, Position, Rope, Sinusoidal
+from seqspec.components.recurrent import Recurrent
+from seqspec.ops import masks
+
+Path = tuple[str | int, ...]
+
+
+class DropoutRates(Component):
+    """Where a stack drops: behind the embedding, on each sublayer's output, on attention weights, inside the ffn."""
+
+    input: Rate = 0.0
+    residual: Rate = 0.0
+    attention: Rate = 0.0
+    inner: Rate = 0.0
+
+
+class Inherited(Component):
+    """What `defaults` says for every stack, and a stack for its layers."""
+
+    d_model: Count | None = None
+    """The residual width."""
+    position: Position | None = None
+    """How positions are told; none by default."""
+    norm: Norm | None = None
+    """The norm of every sublayer; layernorm by default."""
+    norm_placement: Placement | None = None
+    """`pre`: x + f(norm(x)), the default; `post`: norm(x + f(x)), the original; `sandwich`: both sides of f."""
+    final_norm: bool | Norm | None = None
+    """A norm behind the last layer: true for pre and sandwich, false for post, or a norm."""
+    bias: bool | None = None
+    """Whether linear maps have a bias; true by default, as in PyTorch."""
+    dropout: Rate | DropoutRates | None = None
+    """A rate p means {input: p, residual: p}."""
+
+
+class Defaults(Inherited):
+    """For every stack that does not say otherwise."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of the flat list: a bare recurrent one, or a block under its name."""
+
+    path: Path
+    recurrent: Recurrent | None = None
+    block: tuple[Sublayer, ...] = ()
+    name: str = "block"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What others may know of a resolved stack. `source` is what a bridge sees of it."""
+
+    width: int
+    source: Source
+    causal: bool  # nothing in it reads the future, so that it can be run in chunks
+    last_recurrent: bool
+
+
+class Stack(Inherited):
+    """Reads an input, runs its layers in order, and puts out a vector for every position."""
+
+    input: Input
+    """What it reads."""
+    causal: bool | None = None
+    """Whether every layer must not see the future: true in a decoder by default, false in an encoder."""
+    mask: Mask | None = None
+    """Who may attend to whom, for layers that do not say; causal where the stack is, by default."""
+    blocks: dict[Name, list[Sublayer]] | None = None
+    """Blocks that patterns name."""
+    layers: list[Entry] = Field(min_length=1)
+    """Layers, blocks and patterns, in the order they run."""
+
+    # ---- resolution --------------------------------------------------------------------------------------------
+
+    def resolved(self, defaults: Defaults, role: str, owner: Stack | None) -> Stack:
+        """Every default filled in. `owner` is the resolved stack whose tables `input.share` names."""
+        merged = {k: v if (own := getattr(self, k)) is None else own for k, v in defaults}
+        blocks = self._has_blocks
+        causal = (role == "decoder") if self.causal is None else self.causal
+        norm = merged["norm"] or (LayerNorm(kind="layernorm") if blocks else None)
+        placement = merged["norm_placement"] or ("pre" if blocks else None)
+        final = merged["final_norm"]
+        if final is None:
+            final = blocks and placement != "post"
+        source, width = self._widths(merged["d_model"], owner)
+        update = {
+            "d_model": width,
+            "input": source,
+            "position": merged["position"] or NoPosition(kind="none"),
+            "norm": norm if blocks else self.norm,
+            "norm_placement": placement if blocks else self.norm_placement,
+            "final_norm": (norm or LayerNorm(kind="layernorm")) if final is True else final,
+            "bias": True if merged["bias"] is None else merged["bias"],
+            "dropout": _rates(merged["dropout"]),
+            "causal": causal,
+            "mask": self.mask or (Causal(kind="causal") if causal else NoMask(kind="none")),
+        }
+        stack = self.model_copy(update=update)
+        named = {name: stack._fill(block) for name, block in self.blocks.items()} if self.blocks else self.blocks
+        entries = [stack._fill_entry(entry) for entry in self.layers]
+        return stack.model_copy(update={"blocks": named, "layers": entries})
+
+    @property
+    def _has_blocks(self) -> bool:
+        return any(isinstance(entry, Block | Pattern) for entry in self.layers)
+
+    def _widths(self, d_model: int | None, owner: Stack | None) -> tuple[Input, int | None]:
+        """The input with its width, and the stack's."""
+        given = self.input
+        if isinstance(given, Features):
+            width = given.d_model or d_model
+            return given.model_copy(update={"d_model": width}), d_model or width
+        if given.share is not None:
+            shared = owner.input.d_model if owner and isinstance(owner.input, Tokens) else None
+            return given, d_model or shared
+        width = given.d_model or d_model
+        return given.model_copy(update={"d_model": width}), d_model or width
+
+    def _fill(self, block: list[Sublayer]) -> list[Sublayer]:
+        rates, bias = self.rates, bool(self.bias)
+        assert self.mask is not None and self.position is not None
+        filled: list[Sublayer] = []
+        for sublayer in block:
+            name = name_of(sublayer)
+            if isinstance(sublayer, SelfAttention):
+                own = sublayer.resolved(name, self.d_model, bias, rates.attention, self.mask, self.position)
+                filled.append(own)
+            elif isinstance(sublayer, CrossAttention):
+                filled.append(sublayer.resolved(name, self.d_model, bias, rates.attention))
+            else:
+                filled.append(sublayer.resolved(name, bias, rates.inner))
+        return filled
+
+    def _fill_entry(self, entry: Entry) -> Entry:
+        if isinstance(entry, Block):
+            return entry.model_copy(update={"block": self._fill(entry.block)})
+        return entry if isinstance(entry, Pattern) else entry.resolved()
+
+    # ---- what a resolved stack is ------------------------------------------------------------------------------
+
+    @property
+    def rates(self) -> DropoutRates:
+        return _rates(self.dropout)
+
+    def flat(self) -> Iterator[Layer]:
+        """Every layer in order, repeats and patterns spelled out; patterns of unknown blocks left out."""
+        for n, entry in enumerate(self.layers):
+            for _ in range(entry.repeat):
+                if isinstance(entry, Block):
+                    yield Layer(("layers", n), None, tuple(entry.block))
+                elif isinstance(entry, Pattern):
+                    for name in entry.pattern:
+                        if self.blocks and name in self.blocks:
+                            yield Layer(("blocks", name), None, tuple(self.blocks[name]), name)
+                else:
+                    yield Layer(("layers", n), entry)
+
+    def distinct(self) -> Iterator[Layer]:
+        """Every layer as written, once."""
+        for n, entry in enumerate(self.layers):
+            if isinstance(entry, Block):
+                yield Layer(("layers", n, "block"), None, tuple(entry.block))
+            elif not isinstance(entry, Pattern):
+                yield Layer(("layers", n), entry)
+        for name, block in (self.blocks or {}).items():
+            yield Layer(("blocks", name), None, tuple(block), name)
+
+    def attentions(self) -> Iterator[SelfAttention]:
+        for layer in self.distinct():
+            yield from (s for s in layer.block if isinstance(s, SelfAttention))
+
+    def reads(self) -> set[str]:
+        """The stacks that its layers read."""
+        found: set[str] = set()
+        for layer in self.distinct():
+            found |= {s.from_ for s in layer.block if isinstance(s, CrossAttention)}
+            if layer.recurrent:
+                found |= {part.from_ for part in (layer.recurrent.bridge, layer.recurrent.attend) if part}
+        return found
+
+    def facts(self, others: Mapping[str, Facts]) -> Facts:
+        """Its output width and what a bridge, a head or a state asks about it."""
+        width, entries, last = self.entry_width(), [], False
+        for layer in self.flat():
+            last = layer.recurrent is not None
+            if layer.recurrent:
+                width = layer.recurrent.width(_attended(layer.recurrent, others))
+                entries.append(layer.recurrent.layers)
+        looks = [a.causal for a in self.attentions()] + [e.directions == 1 for e in entries]
+        return Facts(width or 0, Source(tuple(entries), width or 0), bool(looks) and all(looks), last)
+
+    def entry_width(self) -> int | None:
+        """Channels that enter the first layer."""
+        if isinstance(self.input, Features) and self.input.d_model is None:
+            return self.input.size
+        return self.d_model
+
+    # ---- checks ------------------------------------------------------------------------------------------------
+
+    def check(self, name: str, others: Mapping[str, Facts], owner: Stack | None) -> Findings:
+        """`others` are the stacks complete before this one; `owner` the one whose tables are shared."""
+        shared = owner.input if owner and isinstance(owner.input, Tokens) else None
+        source = self.input
+        found = source.check(shared) if isinstance(source, Tokens) else source.check()
+        yield from (f.under("input") for f in found)
+        yield from self._check_uses(name)
+        yield from self._check_blocks()
+        yield from self._check_widths(others)
+        yield from self._check_reads(name, others)
+        if self.causal:
+            yield from self._check_causal(name)
+
+    def _check_uses(self, name: str) -> Findings:
+        """Keys that would change nothing."""
+        if not self._has_blocks:
+            if self.norm is not None and not self.final_norm:
+                yield Finding("SEQ231", ("norm",), "`norm` belongs to blocks, and the stack has none")
+            if self.norm_placement is not None:
+                yield Finding("SEQ231", ("norm_placement",), "`norm_placement` belongs to blocks, and the stack has none")
+        if self.mask is not None and not list(self.attentions()) and not isinstance(self.mask, Causal | NoMask):
+            yield Finding("SEQ231", ("mask",), "`mask` belongs to self-attention, and the stack has none")
+        turned = [a for a in self.attentions() if isinstance(a.position, Rope)]
+        if isinstance(self.position, Rope) and not turned:
+            yield Finding("SEQ231", ("position",), "`rope` acts in self-attention, and no layer here has any that takes it")
+        patterns = {n for entry in self.layers if isinstance(entry, Pattern) for n in entry.pattern}
+        for block in self.blocks or {}:
+            if block not in patterns:
+                yield Finding("SEQ219", ("blocks", block), f"no pattern uses the block `{block}`")
+
+    def _check_blocks(self) -> Findings:
+        for n, entry in enumerate(self.layers):
+            if isinstance(entry, Pattern):
+                for m, block in enumerate(entry.pattern):
+                    if block not in (self.blocks or {}):
+                        known = ", ".join(f"`{k}`" for k in self.blocks or {}) or "none"
+                        text = f"`{block}` is no block of this stack"
+                        yield Finding("SEQ218", ("layers", n, "pattern", m), text, f"known blocks: {known}")
+        for layer in self.distinct():
+            yield from (f.under(*layer.path) for f in check_names(layer.block))
+            if layer.recurrent:
+                yield from (f.under(*layer.path) for f in layer.recurrent.check())
+            for n, sublayer in enumerate(layer.block):
+                if self.d_model is not None:
+                    yield from (f.under(*layer.path, n) for f in sublayer.check(self.d_model))
+
+    def _check_widths(self, others: Mapping[str, Facts]) -> Findings:
+        width, told = self.entry_width(), False
+        if width is None:
+            yield Finding("SEQ220", (), "the width of the stack is not known", "write `d_model` on the stack or its input")
+            return
+        for layer in self.flat():
+            if layer.recurrent:
+                width = layer.recurrent.width(_attended(layer.recurrent, others))
+            elif width != self.d_model and not told:
+                text = f"a block needs the stack's d_model ({self.d_model}), but {width} channels arrive"
+                hint = "write `d_model` on the stack" if self.d_model is None else "make the widths equal"
+                yield Finding("SEQ204", layer.path, text, hint)
+                told = True
+
+    def _check_reads(self, name: str, others: Mapping[str, Facts]) -> Findings:
+        total = sum(layer.recurrent.num_layers for layer in self.flat() if layer.recurrent)
+        first = 0
+        for layer in self.flat():
+            if layer.recurrent:
+                bridge, place = layer.recurrent.bridge, Place(layer.recurrent.layers, first, total)
+                first += layer.recurrent.num_layers
+                if bridge and bridge.from_ in others:
+                    found = layer.recurrent.check_bridge(place, others[bridge.from_].source)
+                    yield from (f.under(*layer.path) for f in found)
+        for layer in self.distinct():
+            parts: list[tuple[Path, str]] = [((n, "from"), s.from_) for n, s in enumerate(layer.block) if isinstance(s, CrossAttention)]
+            if layer.recurrent and layer.recurrent.bridge:
+                parts.append((("initial_state", "from"), layer.recurrent.bridge.from_))
+            if layer.recurrent and layer.recurrent.attend:
+                parts.append((("attend", "from"), layer.recurrent.attend.from_))
+            for path, other in parts:
+                if other == name:
+                    yield Finding("SEQ221", (*layer.path, *path), f"`{name}` cannot read itself")
+                elif other not in others:
+                    known = ", ".join(f"`{k}`" for k in others) or "none that is complete before this one"
+                    text = f"there is no stack `{other}` to read"
+                    yield Finding("SEQ205", (*layer.path, *path), text, f"stacks that can be read: {known}")
+
+    def _check_causal(self, name: str) -> Findings:
+        hint = "add `causal` to an `all` mask, or write `causal: false` on the stack"
+        for layer in self.distinct():
+            for n, sublayer in enumerate(layer.block):
+                if isinstance(sublayer, SelfAttention) and not sublayer.causal:
+                    text = f"this mask lets a position of the {name} see the future"
+                    yield Finding("SEQ207", (*layer.path, n, "mask"), text, hint)
+            if layer.recurrent and layer.recurrent.bidirectional:
+                yield Finding(
+                    "SEQ222",
+                    (*layer.path, "bidirectional"),
+                    f"a bidirectional layer reads the future, and the {name} is causal",
+                    "write `causal: false` on the stack if that is meant",
+                )
+
+
+def _rates(dropout: float | DropoutRates | None) -> DropoutRates:
+    if isinstance(dropout, DropoutRates):
+        return dropout
+    return DropoutRates(input=dropout or 0.0, residual=dropout or 0.0)
+
+
+def _attended(layer: Recurrent, others: Mapping[str, Facts]) -> int | None:
+    """The width of the stack that a layer's `attend` reads."""
+    facts = others.get(layer.attend.from_) if layer.attend else None
+    return facts.width if facts else None
+
+

@@ -1,0 +1,136 @@
+"""The root model: one or two stacks and a head."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from seqspec.components.base import Component, Finding, Findings
+from seqspec.components.heads import AnyHead, LanguageModel, Readable
+from seqspec.components.inputs import Tokens
+from seqspec.components.stack import Defaults, Facts, Stack
+
+
+def _not_true(value: Any) -> Any:
+    """Python's True equals 1; the language version is a number."""
+    if value is True:
+        raise ValueError("the language version is the number 1")
+    return value
+
+
+Version = Annotated[Literal[1], BeforeValidator(_not_true)]
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$")]
+
+
+class Model(Component):
+    """A spec as written, or resolved: the same classes, every default filled in."""
+
+    seqspec: Version
+    """The version of the language."""
+    name: ModelName
+    """What the model is called."""
+    defaults: Defaults | None = None
+    """For every stack that does not say otherwise."""
+    encoder: Stack | None = None
+    """Reads the whole input at once."""
+    decoder: Stack | None = None
+    """Writes one position after the other, and may read the encoder."""
+    head: AnyHead | None = None
+    """What is read off the decoder, else the encoder; without one, its vectors."""
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks by name, in the order they run."""
+        return {name: stack for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)) if stack}
+
+    @property
+    def last(self) -> str:
+        """The stack that the head reads."""
+        return list(self.stacks)[-1]
+
+    def owner(self, stack: Stack) -> str | None:
+        """The stack whose tables `input.share` names, if there is one."""
+        source = stack.input
+        if not isinstance(source, Tokens) or source.share is None:
+            return None
+        name, _, part = source.share.partition(".")
+        other = self.stacks.get(name)
+        fits = part == "input" and other is not None and other is not stack
+        return name if fits and other and isinstance(other.input, Tokens) and other.input.share is None else None
+
+    def resolved(self) -> Model:
+        """Every default filled in. Resolving that again changes nothing."""
+        defaults = self.defaults or Defaults()
+        done: dict[str, Stack] = {}
+        for name, stack in sorted(self.stacks.items(), key=lambda item: self.owner(item[1]) is not None):
+            owner = self.owner(stack)
+            done[name] = stack.resolved(defaults, name, done.get(owner) if owner else None)
+        model = self.model_copy(update={**done, "defaults": None})
+        if isinstance(self.head, LanguageModel) and model.stacks:
+            return model.model_copy(update={"head": self.head.resolved(model.vocab_size)})
+        return model
+
+    @property
+    def vocab_size(self) -> int | None:
+        """Rows of the token table that the last stack reads."""
+        table = self.table(self.last)
+        return table.vocab_size if table else None
+
+    def table(self, name: str) -> Tokens | None:
+        """The input that owns the token table a stack reads."""
+        stack = self.stacks[name]
+        owner = self.owner(stack)
+        source = self.stacks[owner].input if owner else stack.input
+        return source if isinstance(source, Tokens) else None
+
+    def facts(self) -> dict[str, Facts]:
+        """What a resolved model's stacks are, in order."""
+        found: dict[str, Facts] = {}
+        for name, stack in self.stacks.items():
+            found[name] = stack.facts(found)
+        return found
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the last stack can be run in chunks: it is causal, and the head does not look over all of time."""
+        pooled = self.head.pooled if self.head else "none"
+        return self.facts()[self.last].causal and pooled in ("none", "last", "final_state")
+
+    def check(self) -> Findings:
+        """What is wrong with a resolved model, at paths from the root."""
+        if not self.stacks:
+            yield Finding("SEQ102", (), "the spec has neither `encoder` nor `decoder`", "write one of them, or both")
+            return
+        known: dict[str, Facts] = {}
+        for name, stack in self.stacks.items():
+            yield from self._check_share(name, stack)
+            owner = self.owner(stack)
+            found = stack.check(name, known, self.stacks[owner] if owner else None)
+            yield from (f.under(name) for f in found)
+            known[name] = stack.facts(known)
+        if self.decoder and self.encoder and "encoder" not in self.decoder.reads():
+            hint = "let the decoder read it (`cross_attention`, `bridge` or `attend`), or delete it"
+            yield Finding("SEQ213", ("encoder",), "nobody reads the encoder", hint)
+        if self.head:
+            yield from (f.under("head") for f in self._check_head(known))
+
+    def _check_share(self, name: str, stack: Stack) -> Findings:
+        source = stack.input
+        if isinstance(source, Tokens) and source.share is not None and self.owner(stack) is None:
+            others = [f"`{n}.input`" for n, s in self.stacks.items() if n != name and isinstance(s.input, Tokens)]
+            text = f"`{source.share}` is no input with tables of its own"
+            hint = f"inputs that can be shared: {', '.join(others) or 'none'}"
+            yield Finding("SEQ214", (name, "input", "share"), text, hint)
+
+    def _check_head(self, known: dict[str, Facts]) -> Findings:
+        assert self.head is not None
+        facts, table = known[self.last], self.table(self.last)
+        readable = Readable(
+            facts.width,
+            table,
+            table.d_model if table else None,
+            table.vocab_size if table else None,
+            facts.last_recurrent,
+        )
+        yield from self.head.check(readable)
