@@ -1,0 +1,1 @@
+"""Graph -> something that runs: PyTorch text, that text executed, ONNX files."""

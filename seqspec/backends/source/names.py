@@ -1,0 +1,82 @@
+"""Which names the emitted file may use. Names come from validated identifiers; this is the second lock on the door."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Container
+from keyword import iskeyword
+
+from seqspec.diagnostics import SeqspecError
+
+MODULE_ATTRIBUTES = frozenset(
+    """
+    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
+    extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
+    named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer
+    register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+    register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory
+    state_dict to to_empty train training type xpu zero_grad
+    """.split()
+)
+"""What torch.nn.Module already means by a name; a part called so would replace it."""
+
+CONTAINER_ATTRIBUTES = MODULE_ATTRIBUTES | frozenset("append clear extend insert items keys pop update values".split())
+
+FILE_NAMES = frozenset("torch nn F math functools checkpoint NamedTuple Tensor State Output STATE nest flatten run".split())
+"""Names of the emitted file that no class may take."""
+
+LOCAL_NAMES = FILE_NAMES | frozenset("self past state layer layer_past".split()) | frozenset(dir(builtins))
+"""Names that no variable of a `forward` may take."""
+
+
+def plain(name: str) -> bool:
+    """Whether `name` is an ASCII identifier and no keyword."""
+    return name.isascii() and name.isidentifier() and not iskeyword(name)
+
+
+def attribute(name: str, taken: Container[str] = MODULE_ATTRIBUTES) -> str:
+    """`name`, which becomes an attribute of a module and a part of parameter names."""
+    if not plain(name) or name in taken or name.startswith("__") or name == "checkpoint":
+        raise SeqspecError("SEQ304", f"a part cannot be called {name!r} in PyTorch", "choose another `name`")
+    return name
+
+
+def argument(name: str) -> str:
+    """`name`, which becomes an argument of the model."""
+    if not plain(name) or name in ("self", "past", "state") or name in FILE_NAMES:
+        raise SeqspecError("SEQ304", f"an input cannot be called {name!r} in PyTorch", "choose another name")
+    return name
+
+
+def class_name(name: str) -> str:
+    """A class name made of what letters and digits `name` has."""
+    if not plain(name):
+        words = re.findall(r"[A-Za-z0-9]+", name)
+        name = "".join(w[:1].upper() + w[1:] for w in words)
+    return name if plain(name) else f"Model{name}" if plain(f"Model{name}") else "Model"
+
+
+def snake(name: str) -> str:
+    """`LearnedPositions` -> `learned_positions`"""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def fresh(name: str, taken: Container[str], separator: str = "_") -> str:
+    """`name`, or name_2, name_3 … where it is taken."""
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}{separator}{number}" in taken:
+        number += 1
+    return f"{name}{separator}{number}"
+
+
+def path(name: str) -> str:
+    """`decoder.layers.3.weight` -> `decoder.layers[3].weight`"""
+    parts = name.split(".")
+    text = ""
+    for part in parts:
+        text += f"[{int(part)}]" if part.isdecimal() else f".{attribute(part)}"
+    return text.removeprefix(".")

@@ -1,0 +1,99 @@
+"""The past as tuples: where a size can be read off it, and STATE, its public names in the same nesting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Union
+
+from seqspec.backends.source.plan import Entry, entries, groups
+from seqspec.diagnostics import SeqspecError
+from seqspec.graph.dims import Size
+from seqspec.graph.ir import Call, Region, join
+
+_SAFE = re.compile(r"[A-Za-z0-9_.]+")
+
+
+class Run(tuple["Names", ...]):
+    """The names of every layer of a run; `numbers` are the layers' own."""
+
+    numbers: tuple[str, ...] = ()
+
+
+Names = Union[str, Run, tuple["Names", ...]]
+
+
+def find(found: Sequence[Entry], size: Size) -> tuple[str, int] | None:
+    """Path and axis, `[0][1]` and 2, of a tensor in the past that has this size and is there whenever a past is."""
+    candidates = list(_tensors(found, size))
+    return min(candidates, key=lambda c: c[0])[1:] if candidates else None
+
+
+def _tensors(found: Sequence[Entry], size: Size) -> Iterator[tuple[int, str, int]]:
+    """(rank, path, axis): caches first, then other floats, then masks that cannot be None."""
+    for number, entry in enumerate(found):
+        at = f"[{number}]" if len(found) > 1 else ""
+        first = entry.group.first
+        if entry.state:
+            optional = first.outputs[entry.state.output].optional
+            if size in entry.state.shape and not optional:
+                rank = 0 if entry.state.cache else 1 if entry.state.dtype == "float" else 2
+                yield rank, at, entry.state.shape.index(size)
+        elif isinstance(first, Call):
+            at += "[0]" if entry.group.run else ""
+            inner = entries(first.region, groups(first.region))
+            yield from ((rank, at + path, axis) for rank, path, axis in _tensors(inner, size))
+
+
+def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> Names:
+    """The public names of what a region carries, nested as its past is."""
+    parts: list[Names] = []
+    for entry in entries(region, groups(region)):
+        if entry.state:
+            parts.append(public[join(scope, entry.path)])
+            continue
+        layers = []
+        for call in entry.group.items:
+            assert isinstance(call, Call)
+            layers.append(state_names(call.region, public, join(scope, call.scope)))
+        if entry.group.run:
+            run = Run(layers)
+            run.numbers = tuple(c.scope.rpartition(".")[2] for c in entry.group.items)
+            parts.append(run)
+        else:
+            parts.append(layers[0])
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def literal(found: Names) -> str:
+    """The nesting as an expression, a run as a comprehension over its layers where their names differ by number only."""
+    if isinstance(found, str):
+        if not _SAFE.fullmatch(found):
+            raise SeqspecError("SEQ304", f"a state cannot be called {found!r}")
+        return f'"{found}"'
+    if not isinstance(found, Run):
+        return f"({', '.join(map(literal, found))})"
+    patterns = [_numbered(literal(layer), number) for layer, number in zip(found, found.numbers, strict=True)]
+    count = len(patterns)
+    period = next(p for p in range(1, count + 1) if count % p == 0 and patterns == patterns[:p] * (count // p))
+    start, stop = int(found.numbers[0]), int(found.numbers[0]) + count
+    if period == 1:
+        return f"[{_formatted(patterns[0], 0)} for n in range({_bounds(start, stop)})]"
+    if period < count:
+        inner = ", ".join(_formatted(p, k) for k, p in enumerate(patterns[:period]))
+        return f"[names for n in range({start}, {stop}, {period}) for names in ({inner})]"
+    return f"[{', '.join(map(literal, found))}]"
+
+
+def _numbered(text: str, number: str) -> str:
+    """The layer's own number as a mark."""
+    return re.sub(rf"\.{number}(?=[.\"])", ".\0", text)
+
+
+def _formatted(pattern: str, ahead: int) -> str:
+    number = f"{{n + {ahead}}}" if ahead else "{n}"
+    return re.sub(r'"([^"]*\0[^"]*)"', lambda m: f'f"{m[1]}"', pattern).replace("\0", number)
+
+
+def _bounds(start: int, stop: int) -> str:
+    return f"{start}, {stop}" if start else str(stop)

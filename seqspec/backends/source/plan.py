@@ -1,0 +1,220 @@
+"""What one region's `forward` consists of: groups of items, what is inlined, what is read when, what runs once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from seqspec.graph.ir import Call, Graph, Node, Param, Region, State, Value
+
+Item = Node | Call
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Items written together: one node, one call, or a run of calls chained on their first input."""
+
+    items: tuple[Item, ...]
+
+    @property
+    def first(self) -> Item:
+        return self.items[0]
+
+    @property
+    def run(self) -> bool:
+        return len(self.items) > 1
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        return self.first.inputs
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self.items[-1].outputs
+
+    @property
+    def stateful(self) -> bool:
+        return is_stateful(self.first)
+
+    @property
+    def loops(self) -> bool:
+        """Whether its statement reads its inputs again and again."""
+        return self.run or bodies(self.first)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a region's past: a tensor (`state`), what a call carries, or a list of that for a run."""
+
+    path: str
+    group: Group
+    state: State | None = None
+
+
+@dataclass(eq=False)
+class Statement:
+    """A group that gets a line of its own; `once`: it runs on the first call only."""
+
+    group: Group
+    once: bool
+    reads: set[Value] = field(default_factory=set)
+
+
+def is_stateful(item: Item) -> bool:
+    """Whether an item carries anything from call to call."""
+    return bool(item.region.states) if isinstance(item, Call) else bool(item.op.states(*item.inputs))
+
+
+def bodies(item: Item) -> bool:
+    """Whether an item is an op that runs a region."""
+    return isinstance(item, Node) and any(True for _ in item.op.bodies())
+
+
+def flows(item: Item) -> Iterator[Value]:
+    """The values an item reads, without ties and absent inputs."""
+    return (v for v in item.inputs if v is not None and not isinstance(v, Param))
+
+
+def groups(region: Region) -> list[Group]:
+    """The items of a region, with neighbouring calls `layers.3`, `layers.4`, … joined into runs."""
+    uses = _uses(region)
+    found: list[list[Item]] = []
+    for item in region.items:
+        if found and _continues(found[-1][-1], item, uses):
+            found[-1].append(item)
+        else:
+            found.append([item])
+    return [Group(tuple(items)) for items in found]
+
+
+def _continues(before: Item, item: Item, uses: Mapping[Value, int]) -> bool:
+    if not (isinstance(before, Call) and isinstance(item, Call)):
+        return False
+    base, _, number = before.scope.rpartition(".")
+    return (
+        bool(base)
+        and number.isdecimal()
+        and item.scope == f"{base}.{int(number) + 1}"
+        and len(before.outputs) == len(item.outputs) == 1
+        and item.inputs[:1] == before.outputs
+        and item.inputs[1:] == before.inputs[1:]
+        and uses[before.outputs[0]] == 1
+        and is_stateful(before) == is_stateful(item)
+    )
+
+
+def entries(region: Region, found: list[Group]) -> list[Entry]:
+    """What the past of a region consists of, in order."""
+    result: list[Entry] = []
+    for group in found:
+        first = group.first
+        if isinstance(first, Call):
+            if first.region.states:
+                path = first.scope.rpartition(".")[0] if group.run else first.scope
+                result.append(Entry(path, group))
+        else:
+            result += [Entry(state.name, group, state) for state in first.states]
+    return result
+
+
+def once_inputs(graph: Graph) -> dict[int, frozenset[Value]]:
+    """For every region (by id) the inputs that may be None after the first call: an encoder's, and what follows."""
+    found: dict[int, set[Value]] = {id(r): set() for r in graph.regions()}
+    found[id(graph.root)] = {v for v in graph.root.inputs if v.name in graph.once}
+    for region in reversed(graph.regions()):
+        once = once_values(region, found[id(region)])
+        for item in region.items:
+            if isinstance(item, Call) and item.region.states:
+                pairs = zip(item.region.inputs, item.inputs, strict=True)
+                found[id(item.region)] |= {inner for inner, outer in pairs if outer in once}
+    return {key: frozenset(values) for key, values in found.items()}
+
+
+def once_values(region: Region, inputs: set[Value] | frozenset[Value]) -> set[Value]:
+    """`inputs` and all that is computed from them alone, up to where a state keeps it."""
+    once = set(inputs)
+    for item in region.items if once else ():
+        read = set(flows(item))
+        if read and read <= once and not is_stateful(item):
+            once.update(item.outputs)
+    return once
+
+
+class Plan:
+    """Statements of one region in order, and which values are written inside the expression that reads them."""
+
+    def __init__(self, region: Region, once: frozenset[Value]) -> None:
+        self.region = region
+        self.groups = groups(region)
+        self.entries = entries(region, self.groups)
+        self.once = once_values(region, once)
+        self.uses = _uses(region)
+        self._readers = {v: g for g in self.groups for v in flows(g.first)}
+        self.inlined = {g.outputs[0]: g for g in self.groups if self._inlines(g)}
+        self.statements = self._statements()
+        self.last = self._last_reads()
+
+    def _inlines(self, group: Group) -> bool:
+        if group.loops or group.stateful or len(group.outputs) != 1:
+            return False
+        value = group.outputs[0]
+        if self.uses[value] != 1:
+            return False
+        reader = self._readers.get(value)
+        if reader is None:
+            # `x = f(x); return x` says no more than `return f(x)`
+            return not value.hint or (len(self.region.outputs) == 1 and not self.entries)
+        if value.hint or not _reads_lazily(reader, value):
+            return False
+        if value in self.once:
+            return isinstance(reader.first, Node) if reader.stateful else reader.outputs[0] in self.once
+        return True
+
+    def _statements(self) -> list[Statement]:
+        result = []
+        for group in self.groups:
+            needed = group.stateful or any(self.uses[v] for v in group.outputs)
+            if needed and group.outputs[0] not in self.inlined:
+                reads = {leaf for v in flows(group.first) for leaf in self._leaves(v)}
+                result.append(Statement(group, group.outputs[0] in self.once, reads))
+        return sorted(result, key=lambda s: not s.once)
+
+    def _leaves(self, value: Value) -> set[Value]:
+        group = self.inlined.get(value)
+        return {leaf for v in flows(group.first) for leaf in self._leaves(v)} if group else {value}
+
+    def _last_reads(self) -> dict[Value, float]:
+        last: dict[Value, float] = {}
+        for number, statement in enumerate(self.statements):
+            # what a loop reads in every turn lives past its first assignment
+            chained = set(self._leaves(statement.group.inputs[0])) if self._chains(statement.group) else set()
+            for value in statement.reads:
+                last[value] = number + (0.5 if statement.group.loops and value not in chained else 0)
+        end = len(self.statements)
+        kept = [e.group.first.outputs[e.state.output] for e in self.entries if e.state]
+        for value in (*self.region.outputs, *kept):
+            last.update(dict.fromkeys(self._leaves(value), end))
+        return last
+
+    def _chains(self, group: Group) -> bool:
+        first = group.inputs[0] if group.inputs else None
+        return group.run and first is not None and not isinstance(first, Param) and first not in group.inputs[1:]
+
+
+def _reads_lazily(reader: Group, value: Value) -> bool:
+    """Whether the reader's statement evaluates the argument once at most."""
+    if not reader.loops:
+        return True
+    starts = len(reader.first.states) if isinstance(reader.first, Node) else 1
+    return value in reader.inputs[:starts] and value not in reader.inputs[starts:]
+
+
+def _uses(region: Region) -> Counter[Value]:
+    """How often each value is read; a value that is the present of a state is read once more, at the end."""
+    uses: Counter[Value] = Counter(region.outputs)
+    for item in region.items:
+        uses.update(flows(item))
+        if isinstance(item, Node):
+            uses.update(item.outputs[s.output] for s in item.op.states(*item.inputs))
+    return uses

@@ -1,0 +1,8 @@
+"""The emitted file, executed: graph -> nn.Module."""
+
+from __future__ import annotations
+
+from seqspec.backends.torch.build import module
+from seqspec.backends.torch.load import load, rebuild
+
+__all__ = ["load", "module", "rebuild"]

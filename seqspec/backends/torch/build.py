@@ -1,0 +1,49 @@
+"""Graph and weights -> nn.Module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqspec.backends.source import write
+from seqspec.backends.torch.load import load
+from seqspec.backends.weights import check, initial
+from seqspec.diagnostics import SeqspecError
+from seqspec.graph.ir import Graph
+
+
+def module(
+    graph: Graph, weights: Mapping[str, Any] | None = None, seed: int = 0, *, name: str = "", checkpoint: bool = False
+) -> nn.Module:
+    """The emitted model, in float32, with the given weights (arrays or tensors, copied) or with those `seed` draws.
+
+    `checkpoint` computes what happens inside repeated layers again in the backward pass instead of keeping it.
+    """
+    params = graph.root.params
+    if weights is not None:
+        check(params, weights)
+    source = write(graph, name)
+    build = getattr(load(source.text), source.model)
+    with torch.device("meta"):
+        model: nn.Module = build(checkpoint=True) if checkpoint and source.checkpoint else build()
+    _check_names(model, {p.name: p.shape for p in params})
+    given = {p.name: initial(p, seed) for p in params} if weights is None else weights
+    model.load_state_dict({name: _tensor(value) for name, value in given.items()}, assign=True)
+    return model
+
+
+def _tensor(value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", torch.float32, copy=True)
+    return torch.tensor(value, dtype=torch.float32)
+
+
+def _check_names(model: nn.Module, wanted: Mapping[str, tuple[Any, ...]]) -> None:
+    """The law of the source backend: its state dict is the graph's parameters."""
+    found = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    if found != dict(wanted):
+        differing = sorted({*found.items()} ^ {*wanted.items()}, key=str)
+        raise SeqspecError("SEQ304", f"the emitted model and the graph disagree on {differing[:4]}")

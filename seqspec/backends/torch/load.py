@@ -1,0 +1,50 @@
+"""Text -> a Python module. The one `exec` of the project: the text is what `backends.source` wrote, never a user's.
+
+The module is called after a hash of its text, in `sys.modules` and in `linecache`, so that tracebacks and
+`inspect.getsource` show it. Instances of its classes pickle with the text, and so open in a process that has never
+seen it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from types import ModuleType
+from typing import Any
+
+
+def load(text: str) -> ModuleType:
+    """The module of an emitted file; the same object for the same text."""
+    name = f"seqspec_model_{sha256(text.encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = ModuleType(name)
+    module.__file__ = filename = f"<{name}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    sys.modules[name] = module
+    try:
+        exec(compile(text, filename, "exec", dont_inherit=True), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    for value in list(vars(module).values()):
+        if isinstance(value, type) and value.__module__ == name:
+            value.__reduce_ex__ = _reduce(text)  # type: ignore[method-assign, assignment]
+    return module
+
+
+def rebuild(text: str, kind: str, *args: Any) -> Any:
+    """An empty instance of a class of the emitted file; what pickles call."""
+    cls = getattr(load(text), kind)
+    return cls.__new__(cls, *args)
+
+
+def _reduce(text: str) -> Callable[[Any, int], tuple[Any, ...]]:
+    def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
+        # what pickle does by itself, but for how the empty instance is made
+        _, (cls, *args), *rest = object.__reduce_ex__(self, 2)
+        return (rebuild, (text, cls.__name__, *args), *rest)
+
+    return reduce
