@@ -15,11 +15,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seqspec.graph.dims import Shape, Size
 from seqspec.graph.ir import Param, Region, State
 from seqspec.graph.types import ShapeError, Type
+
+if TYPE_CHECKING:
+    from seqspec.ops.fused import FusedOp
 
 Array = Any  # a NumPy array; NumPy is handed in, never imported here
 Weights = Mapping[str, Array]  # an op's own parameters by leaf name
@@ -106,6 +109,9 @@ class OnnxWriter(Protocol):
 
     def scan(self, body: Region, carried: int, scanned: int, args: tuple[Any, ...]) -> list[Any]:
         """A Scan over a region; see `ops.loop`."""
+
+    def contributed(self, op: FusedOp, args: tuple[Any, ...]) -> list[Any]:
+        """The kernel's node, and a function of its name that says what it means; see `ops.fused`."""
 
 
 @dataclass(frozen=True)

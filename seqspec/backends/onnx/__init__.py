@@ -11,7 +11,7 @@ from seqspec.backends.onnx.lower import lower
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.backends.onnx.types import check_dtype
 from seqspec.graph.ir import Graph
-from seqspec.passes.pipeline import Target, prepare
+from seqspec.passes.pipeline import Target, whole
 
 
 def model(
@@ -25,4 +25,4 @@ def model(
     """One graph, made ready for `target`, as a model whose weights are read when it is written."""
     check_dtype(dtype)
     tensors = Tensors(graph.root.params, weights, dtype, seed)
-    return lower(prepare(graph, target), tensors, "0.1.0")
+    return lower(whole(graph, target), tensors, "0.1.0")

@@ -28,6 +28,16 @@ def frozen(attributes: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 @cache
+def optional_outputs(op_type: str, domain: str, count: int) -> frozenset[int]:
+    """Which of a node's `count` outputs it may leave out."""
+    if domain:
+        return frozenset(range(1, count - 1))  # onnx's inference refuses a function's node without the last
+    outputs = onnx.defs.get_schema(op_type, OPSET).outputs
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    return frozenset(k for k, output in enumerate(outputs[:count]) if output.option == optional)
+
+
+@cache
 def _types(op_type: str) -> dict[str, ir.AttributeType]:
     schema = onnx.defs.get_schema(op_type, OPSET)
     # onnx's stubs know nothing of this enum

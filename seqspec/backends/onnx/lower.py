@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import onnx
 import onnx_ir as ir
 
-from seqspec.backends.onnx.attributes import OPSET
+from seqspec.backends.onnx.attributes import OPSET, optional_outputs
+from seqspec.backends.onnx.main import MainWriter
 from seqspec.backends.onnx.tensors import Tensors
-from seqspec.backends.onnx.writer import Writer
 from seqspec.graph.dims import PAST, TIME, Size, dim, substitute
 from seqspec.graph.ir import Graph, Value
 from seqspec.graph.signature import Carried, signature
@@ -24,7 +24,7 @@ def lower(graph: Graph, tensors: Tensors, version: str) -> ir.Model:
     described = signature(graph)
     states = [s for s in described.states if not s.held]
     outputs = [p.name for p in described.outputs] + [s.present for s in states]
-    writer = Writer(tensors, [*(p.name for p in described.inputs), *(s.past for s in states), *outputs])
+    writer = MainWriter(tensors, [*(p.name for p in described.inputs), *(s.past for s in states), *outputs])
     inputs = [writer.input(v.name, v) for v in graph.root.inputs]
     past = {s.path: writer.input(s.past, Value(s.past, s.shape, s.dtype)) for s in states}
     made = [v for v in writer.lower(graph.root, "", inputs, past) if v is not None]
@@ -32,7 +32,7 @@ def lower(graph: Graph, tensors: Tensors, version: str) -> ir.Model:
     taken: set[ir.Value] = set()
     named = [writer.own(v, name, taken) for v, name in zip(made, outputs, strict=True)]
     for value, state in zip(named[len(described.outputs) :], states, strict=True):
-        writer.retype(value, _present(state))
+        writer.type(value, _present(state))
     return _assemble(graph.root.name, [*inputs, *past.values()], named, writer, version)
 
 
@@ -41,9 +41,10 @@ def _present(state: Carried) -> Value:
 
 
 def _assemble(
-    name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer: Writer, version: str
+    name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer: MainWriter, version: str
 ) -> ir.Model:
     nodes = list(_read(writer.blocks[0].nodes, outputs))
+    _leave_out(nodes, set(outputs))
     weights = [v for v in writer.initializers.values() if v.uses()]
     graph = ir.Graph(inputs, outputs, nodes=nodes, name=name, opset_imports={"": OPSET})
     functions = writer.functions.all()
@@ -69,6 +70,14 @@ def _read(nodes: list[ir.Node], outputs: Iterable[ir.Value]) -> Iterator[ir.Node
             for index in range(len(node.inputs)):
                 node.replace_input_with(index, None)
     return reversed(kept)
+
+
+def _leave_out(nodes: Iterable[ir.Node], outputs: set[ir.Value]) -> None:
+    """Unnames the optional outputs that nobody reads, so that no kernel computes them."""
+    for node in nodes:
+        for index in optional_outputs(node.op_type, node.domain, len(node.outputs)):
+            if not node.outputs[index].uses() and node.outputs[index] not in outputs:
+                node.outputs[index].name = ""
 
 
 def _infer(model: ir.Model, weights: list[ir.Value]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -53,7 +53,9 @@ def size_name(size: Size) -> int | str:
     return TOTAL if size == _TOTAL else str(size)
 
 
-def output_element(op_type: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]) -> ir.DataType | None:
+def output_element(
+    op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
+) -> ir.DataType | None:
     """The element type an ONNX op gives: what it always is, or that of its input."""
     if op_type == "Cast":
         return ir.DataType(attributes["to"])

@@ -1,0 +1,32 @@
+"""Fused ops taken apart again: the inverse of every fusion, up to the place of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from seqspec.graph.ir import Graph, Node, Region, Value, join
+from seqspec.ops.fused import FusedOp
+from seqspec.passes.rewrite import nodes
+
+
+def expand(graph: Graph) -> Graph:
+    """Every fused op replaced by its body."""
+    region = graph.root
+    items = [part for node in nodes(region) for part in _parts(node)]
+    return replace(graph, root=Region(region.name, region.inputs, tuple(items), region.outputs))
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    if not isinstance(node.op, FusedOp):
+        yield node
+        return
+    body = node.op.body
+    known: dict[str, Value | None] = dict(zip((v.name for v in body.inputs), node.inputs, strict=True))
+    known.update(zip((v.name for v in body.outputs), node.outputs, strict=True))
+    for part in nodes(body):
+        inputs = tuple(v and known[v.name] for v in part.inputs)
+        for v in part.outputs:
+            known.setdefault(v.name, replace(v, name=join(node.name, v.name)))
+        outputs = tuple(o for v in part.outputs if (o := known[v.name]) is not None)
+        yield Node(part.op, inputs, outputs, join(node.name, part.name), node.origin)

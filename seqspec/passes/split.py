@@ -1,0 +1,94 @@
+"""Two graphs from one: what is computed once, and what is computed on every call.
+
+A value is *once* where it depends on an input read on the first call only, *late* where it depends on any other input
+or on a past. What depends on neither (a table, a constant) goes wherever it is read. Two things cross from the once
+side to the late one, under the names the signature gives them: held states, and values that start a state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seqspec.graph.ir import Graph, Node, Param, Region, Value
+from seqspec.graph.signature import Carried, carried
+from seqspec.ops.cache import Hold
+from seqspec.passes.drop_dead import drop_dead
+from seqspec.passes.initial import initial_inputs
+from seqspec.passes.rewrite import nodes, outputs_of, with_inputs
+
+
+def split(graph: Graph) -> tuple[Graph, Graph]:
+    """encoder, decoder of a flat graph; the decoder's inputs end with the held states."""
+    sides = _Sides(graph)
+    for node in nodes(graph.root):
+        sides.place(node)
+    return sides.encoder(), sides.decoder()
+
+
+class _Sides:
+    """The two lists of nodes as they grow, and what crosses."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.region = graph, graph.root
+        self.states = {s.path: s for s in carried(self.region.states)}
+        self.once = {v.name for v in self.region.inputs if v.name in graph.once}
+        self.late = {v.name for v in self.region.inputs if v.name not in graph.once}
+        self.early_items: list[Node] = []
+        self.late_items: list[Node] = []
+        self.crossing: list[Value] = []  # outputs of the encoder
+        self.held: dict[str, Value | None] = {}  # what a Hold gave -> input of the decoder
+
+    def place(self, node: Node) -> None:
+        if isinstance(node.op, Hold):
+            self._hold(node)
+            return
+        if node.states:
+            node = self._started(node)
+        read = {v.name for v in node.inputs if v is not None and not isinstance(v, Param)}
+        late = bool(node.states) or not read.isdisjoint(self.late) or not read.isdisjoint(self.held)
+        once = not read.isdisjoint(self.once)
+        if late and once:
+            raise AssertionError(f"{node.name} reads what is computed once without holding it")
+        made = {v.name for v in node.outputs}
+        if late:
+            self.late |= made
+        if once:
+            self.once |= made
+        if not late:
+            self.early_items.append(node)
+        if not once:
+            self.late_items.append(with_inputs(node, self.held))
+
+    def _hold(self, node: Node) -> None:
+        state = self._state(node, 0)
+        source, output = node.inputs[0], node.outputs[0]
+        assert source is not None
+        self.crossing.append(replace(source, hint=state.present))
+        self.held[output.name] = replace(output, name=state.past, hint=state.past)
+
+    def _started(self, node: Node) -> Node:
+        """`node` without the initial values that the encoder can compute: they become first pasts."""
+        inputs = list(node.inputs)
+        for number, index in enumerate(initial_inputs(node)):
+            value = inputs[index]
+            if value is not None and value.name not in self.late and value.name not in self.held:
+                self.crossing.append(replace(value, hint=self._state(node, number).present))
+                inputs[index] = None
+        return replace(node, inputs=tuple(inputs))
+
+    def _state(self, node: Node, number: int) -> Carried:
+        return self.states[node.states[number].name]
+
+    def encoder(self) -> Graph:
+        """The once inputs -> what crosses."""
+        inputs = tuple(v for v in self.region.inputs if v.name in self.graph.once)
+        region = Region(f"{self.region.name}Encoder", inputs, tuple(self.early_items), tuple(self.crossing))
+        return drop_dead(Graph(region))
+
+    def decoder(self) -> Graph:
+        """The other inputs and the held states -> the outputs."""
+        inputs = [v for v in self.region.inputs if v.name not in self.graph.once]
+        inputs += [v for v in self.held.values() if v is not None]
+        outputs = outputs_of(self.region, self.held)
+        region = Region(f"{self.region.name}Decoder", tuple(inputs), tuple(self.late_items), outputs)
+        return drop_dead(Graph(region))
