@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Init, Param, Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
-from seqspec.ops.gru import Reset, Update
-from seqspec.ops.lstm import check_forget_bias, forget_init
-from seqspec.ops.recurrent import Bias, parameter_shapes, uniform
-from seqspec.ops.rnn import Activation
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.gru import GruRule, Reset, Update
+from seqspec.ops.lstm import LstmRule, check_forget_bias, forget_init
+from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, uniform
+from seqspec.ops.recurrent_text import STEPWISE_CELL
+from seqspec.ops.rnn import Activation, RnnRule
 
 
 @dataclass(frozen=True)
@@ -23,20 +24,27 @@ class Cell(Op):
     hidden_size: int
     bias: Bias = "double"
 
-    gates: ClassVar[int]
-    carried: ClassVar[tuple[str, ...]] = ("h",)
+    @property
+    @abstractmethod
+    def rule(self) -> Rule:
+        """The equation of the step."""
+
+    @property
+    def native(self) -> bool:
+        """Whether torch's own cell has this form."""
+        return self.rule.native and self.bias != "single"
 
     def infer(self, x: Value, *state: Value) -> tuple[Type, ...]:
-        if x.shape[-1] != self.input_size:
+        if len(x.shape) != 2 or x.shape[-1] != self.input_size:
             raise ShapeError(f"a cell of input size {self.input_size} is given {show(x.shape)}")
-        after = (*x.shape[:-1], self.hidden_size)
-        if [s.shape for s in state] != [after for _ in self.carried]:
+        after = (x.shape[0], self.hidden_size)
+        if [s.shape for s in state] != [after for _ in self.rule.carried]:
             given = ", ".join(show(s.shape) for s in state)
-            raise ShapeError(f"a cell needs {' and '.join(self.carried)} {show(after)}, not {given or 'nothing'}")
-        return tuple(Type(after) for _ in self.carried)
+            raise ShapeError(f"a cell needs {' and '.join(self.rule.carried)} {show(after)}, not {given or 'nothing'}")
+        return tuple(Type(after) for _ in self.rule.carried)
 
     def params(self) -> tuple[Param, ...]:
-        shapes = parameter_shapes(self.gates, self.input_size, self.hidden_size, self.bias)
+        shapes = parameter_shapes(self.rule.gates, self.input_size, self.hidden_size, self.bias)
         return tuple(Param(name, shape, init=self.initial(name)) for name, shape in shapes.items())
 
     def initial(self, name: str) -> Init:
@@ -45,16 +53,28 @@ class Cell(Op):
 
     def flops(self, x: Value, *state: Value) -> Size:
         """The two matrices; gates and biases count nothing."""
-        return 2 * prod(x.shape[:-1]) * self.gates * self.hidden_size * (self.input_size + self.hidden_size)
+        return 2 * x.shape[0] * self.rule.gates * self.hidden_size * (self.input_size + self.hidden_size)
 
     def reference(self, np: Any, weights: Weights, x: Array, *state: Array) -> tuple[Array, ...]:
-        raise NotImplementedError
+        return self.rule.reference(np, Gates.read(np, weights), x, state)
+
+    def declare(self) -> str:
+        sizes = f"{self.input_size}, {self.hidden_size}"
+        if self.native:
+            bias = ", bias=False" if self.bias == "none" else ""
+            return f"nn.{self.rule.kind}Cell({sizes}{bias}{self.rule.options})"
+        biases = f", biases={BIASES[self.bias]}" if self.bias != "double" else ""
+        return f"{STEPWISE_CELL.name}({self.rule.step().name}, {self.rule.gates}, {sizes}{biases})"
+
+    def helpers(self) -> tuple[Helper, ...]:
+        return () if self.native else (STEPWISE_CELL, self.rule.step())
 
     def torch(self, t: TorchWriter, x: Expr, *state: Expr) -> Expr:
-        raise NotImplementedError
+        given = ", ".join(state)
+        return Expr(f"{t.module}({x}, {f'({given})' if self.native and len(state) > 1 else given})")
 
     def onnx(self, o: OnnxWriter, x: Any, *state: Any) -> tuple[Any, ...]:
-        raise NotImplementedError
+        return self.rule.onnx(o, self.bias, self.hidden_size, x, state)
 
 
 @dataclass(frozen=True)
@@ -64,7 +84,9 @@ class GruCell(Cell):
     reset: Reset = "after"
     update: Update = "keep"
 
-    gates: ClassVar[int] = 3
+    @property
+    def rule(self) -> Rule:
+        return GruRule(self.reset, self.update)
 
 
 @dataclass(frozen=True)
@@ -73,11 +95,12 @@ class LstmCell(Cell):
 
     forget_bias: float | None = None
 
-    gates: ClassVar[int] = 4
-    carried: ClassVar[tuple[str, ...]] = ("h", "c")
-
     def __post_init__(self) -> None:
         check_forget_bias(self.forget_bias, self.bias)
+
+    @property
+    def rule(self) -> Rule:
+        return LstmRule()
 
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)
@@ -89,4 +112,6 @@ class RnnCell(Cell):
 
     activation: Activation = "tanh"
 
-    gates: ClassVar[int] = 1
+    @property
+    def rule(self) -> Rule:
+        return RnnRule(self.activation)

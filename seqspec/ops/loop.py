@@ -25,8 +25,8 @@ class Loop(Op):
     """initial…?, xs[B,T,·]…, invariants… -> carried after the last step…, ys[B,T,·]…
 
     `body` takes the `carried` values, then a step [B,·] of each of the `scanned`, then the invariants, and gives the
-    new carried values, then a step of each y. The carried values are states under the names of the body's inputs; an
-    initial value that is not given is zeros, and a past wins over both. Parameters are the body's.
+    new carried values, then a step of each y. Where it is `stateful` the carried values are states under the names of
+    the body's inputs. An initial value that is not given is zeros; a past wins over both. Parameters are the body's.
 
     Both writers receive ``args``: initial values (`carried` of them, None where zeros), xs (`scanned`), invariants;
     in `TorchWriter.loop` the pasts follow (`carried` of them, None where the graph carries no state). `OnnxWriter.scan`
@@ -56,6 +56,7 @@ class Loop(Op):
     body: Region
     carried: int
     scanned: int = 1
+    stateful: bool = True
 
     def infer(self, *inputs: Value | None) -> tuple[Type, ...]:
         if len(inputs) != len(self.body.inputs):
@@ -95,7 +96,8 @@ class Loop(Op):
         return self.body.params
 
     def states(self, *inputs: Value | None) -> tuple[State, ...]:
-        return tuple(State(v.name, v.shape, k, v.dtype) for k, v in enumerate(self.body.inputs[: self.carried]))
+        carried = self.body.inputs[: self.carried] if self.stateful else ()
+        return tuple(State(v.name, v.shape, k, v.dtype) for k, v in enumerate(carried))
 
     def bodies(self) -> Iterator[Region]:
         yield self.body
@@ -107,8 +109,8 @@ class Loop(Op):
         return (first.shape[1] if first else 0) * _region_flops(self.body, sizes)
 
     def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
-        (initial, xs, invariants), pasts = self._parts(inputs[: -self.carried]), inputs[-self.carried :]
-        sizes = self._sizes([None if a is None else a.shape for a in inputs[: -self.carried]])
+        initial, xs, invariants, pasts = self._parts(inputs)
+        sizes = self._sizes([None if a is None else a.shape for a in (*initial, *xs, *invariants)])
 
         def zeros(value: Value, *time: int) -> Array:
             batch, *rest = (evaluate(s, sizes) for s in value.shape)
@@ -128,10 +130,11 @@ class Loop(Op):
         return (*state, *ys)
 
     def torch(self, t: TorchWriter, *inputs: Expr | None) -> Expr:
-        return t.loop(self.body, self.carried, self.scanned, inputs)
+        initial, xs, invariants, pasts = self._parts(inputs)
+        return t.loop(self.body, self.carried, self.scanned, (*initial, *xs, *invariants, *pasts))
 
     def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
-        (initial, xs, invariants), pasts = self._parts(inputs[: -self.carried]), inputs[-self.carried :]
+        initial, xs, invariants, pasts = self._parts(inputs)
         starts = [
             past if past is not None else start if start is not None else self._onnx_zeros(o, value, (*xs, *invariants))
             for past, start, value in zip(pasts, initial, self.body.inputs, strict=False)
@@ -150,10 +153,11 @@ class Loop(Op):
                 return got, axis + 1 if axis and k < self.scanned else axis
         raise ShapeError(f"{self.body.name} starts from zeros of size {size}, which nothing it is given has")
 
-    def _parts(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Initial values, xs, invariants."""
-        split = self.carried + self.scanned
-        return inputs[: self.carried], inputs[self.carried : split], inputs[split:]
+    def _parts(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Initial values, xs, invariants, pasts (None each where it carries no state)."""
+        split, end = self.carried + self.scanned, len(self.body.inputs)
+        pasts = inputs[end:] if self.stateful else [None] * self.carried
+        return inputs[: self.carried], inputs[self.carried : split], inputs[split:end], pasts
 
     def _sizes(self, shapes: Sequence[Shape | None]) -> dict[str, int]:
         """The numbers behind the sizes that the body names, read off the shapes it is given."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqspec.graph.ir import Init
-from seqspec.ops.base import Array, Expr, OnnxWriter, TorchWriter, Weights
-from seqspec.ops.recurrent import Recurrent, uniform
+from seqspec.ops.base import Array, Helper, OnnxWriter
+from seqspec.ops.recurrent import Recurrent
+from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid, uniform
 
 
 @dataclass(frozen=True)
@@ -20,27 +21,63 @@ class Lstm(Recurrent):
 
     forget_bias: float | None = None
 
-    gates: ClassVar[int] = 4
-    carried: ClassVar[tuple[str, ...]] = ("h", "c")
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_forget_bias(self.forget_bias, self.bias)
 
+    @property
+    def rule(self) -> Rule:
+        return LstmRule()
+
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)
 
-    def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
-        raise NotImplementedError
 
-    def torch(self, t: TorchWriter, *inputs: Expr | None) -> Expr:
-        raise NotImplementedError
+@dataclass(frozen=True)
+class LstmRule(Rule):
+    """One step of an LSTM."""
 
-    def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError
+    kind: ClassVar[str] = "LSTM"
+    gates: ClassVar[int] = 4
+    carried: ClassVar[tuple[str, ...]] = ("h", "c")
+    onnx_blocks: ClassVar[tuple[int, ...]] = (0, 3, 1, 2)  # i f g o -> i o f c
+
+    @property
+    def native(self) -> bool:
+        return True
+
+    def step(self) -> Helper:
+        return _STEP
+
+    def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        h, c = state
+        i, f, g, o = np.split(x @ w.W.T + w.b + h @ w.U.T + w.c, 4, axis=-1)
+        c = sigmoid(np, f) * c + sigmoid(np, i) * np.tanh(g)
+        return sigmoid(np, o) * np.tanh(c), c
+
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        h, c = state
+        gates = o.Gemm(h, o.param("weight_hh"), input_gates(o, x, bias, summed=4 * hidden_size), transB=1)
+        i, f, g, out = o.many("Split", 4, gates, axis=-1, num_outputs=4)
+        c = o.Add(o.Mul(o.Sigmoid(f), c), o.Mul(o.Sigmoid(i), o.Tanh(g)))
+        return o.Mul(o.Sigmoid(out), o.Tanh(c)), c
 
 
-def check_forget_bias(forget_bias: float | None, bias: str) -> None:
+_STEP = Helper(
+    "lstm_step",
+    '''
+def lstm_step(x, state, weight, bias):
+    """x = W x_t + b, of gates i f g o; c' = f c + i g, h' = o tanh(c')"""
+    h, c = state
+    i, f, g, o = (x + F.linear(h, weight, bias)).chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+''',
+)
+
+
+def check_forget_bias(forget_bias: float | None, bias: Bias) -> None:
+    """ValueError where there is no bias that could start at it."""
     if forget_bias is not None and bias == "none":
         raise ValueError("a forget bias needs a bias")
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod, sqrt
-from typing import ClassVar, Literal, NamedTuple
+from math import prod
+from typing import Any, NamedTuple, TypeVar
 
 from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Init, Param, State, Value
-from seqspec.ops.base import Op, ShapeError, Type
+from seqspec.ops import recurrent_onnx
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Bias, Gates, Rule, parameter_shapes, uniform
+from seqspec.ops.recurrent_text import RAGGED, RECURRENT, STEPWISE_LAYERS
 
-Bias = Literal["double", "single", "none"]
-"""double: torch's bias_ih and bias_hh; single: bias_ih alone."""
-
-NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-COUNTS: dict[Bias, int] = {"double": 4, "single": 3, "none": 2}  # how many of NAMES there are
+Choice = TypeVar("Choice")
 
 
 class Direction(NamedTuple):
@@ -45,70 +45,179 @@ class Recurrent(Op):
     dropout: float = 0.0
     stateful: bool = False
 
-    gates: ClassVar[int]  # blocks of rows in each weight
-    carried: ClassVar[tuple[str, ...]] = ("h",)
-
     def __post_init__(self) -> None:
         if self.stateful and self.bidirectional:
             raise ValueError("a bidirectional layer has no state to carry")
 
-    def infer(self, x: Value, mask: Value | None = None, *initial: Value | None) -> tuple[Type, ...]:
-        if len(x.shape) != 3 or x.shape[-1] != self.input_size:
-            raise ShapeError(f"a recurrent layer of input size {self.input_size} is given {show(x.shape)}")
-        if mask is not None and (len(mask.shape) != 2 or mask.shape[0] != x.shape[0]):
-            raise ShapeError(f"a mask {show(mask.shape)} does not fit {show(x.shape)}")
-        state = self._state_shape(x)
-        for value in initial:
-            if value is not None and value.shape != state:
-                raise ShapeError(f"an initial state is {show(state)}, not {show(value.shape)}")
-        y = (*x.shape[:2], self.directions * self.hidden_size)
-        return (Type(y), *(Type(state) for _ in self.carried))
-
-    def params(self) -> tuple[Param, ...]:
-        return tuple(p for d in self.parts() for p in self._direction_params(d))
-
-    def states(self, x: Value, *_: Value | None) -> tuple[State, ...]:
-        if not self.stateful:
-            return ()
-        return tuple(State(name, self._state_shape(x), output=k) for k, name in enumerate(self.carried, 1))
-
-    def flops(self, x: Value, *_: Value | None) -> Size:
-        """The two matrices of every layer, direction and step, padding included; gates and biases count nothing."""
-        rows = self.gates * self.hidden_size
-        columns = sum(d.input_size + self.hidden_size for d in self.parts())
-        return 2 * prod(x.shape[:2]) * rows * columns
+    @property
+    @abstractmethod
+    def rule(self) -> Rule:
+        """The equation of a step."""
 
     @property
     def directions(self) -> int:
         return 2 if self.bidirectional else 1
 
-    def parts(self) -> Iterator[Direction]:
-        """Every direction of every layer, in the order of the state."""
-        for layer in range(self.num_layers):
-            width = self.directions * self.hidden_size if layer else self.input_size
-            for backward in range(self.directions):
-                suffix = f"_l{layer}{'_reverse' if backward else ''}"
-                yield Direction(layer * self.directions + backward, suffix, width, bool(backward))
+    @property
+    def native(self) -> bool:
+        """Whether torch's own module has this form; else the emitted file steps through time."""
+        return self.rule.native and self.bias != "single"
 
-    def _state_shape(self, x: Value) -> Shape:
-        return (x.shape[0], self.num_layers * self.directions, self.hidden_size)
+    def infer(self, x: Value, mask: Value | None = None, *initial: Value | None) -> tuple[Type, ...]:
+        if len(x.shape) != 3 or x.shape[-1] != self.input_size:
+            raise ShapeError(f"a recurrent layer of input size {self.input_size} is given {show(x.shape)}")
+        if mask is not None and (len(mask.shape) != 2 or mask.shape[0] != x.shape[0] or mask.dtype != "bool"):
+            raise ShapeError(f"a mask {mask.dtype}{show(mask.shape)} does not fit {show(x.shape)}")
+        state = self._state_shape(x)
+        for value in initial:
+            if value is not None and value.shape != state:
+                raise ShapeError(f"an initial state is {show(state)}, not {show(value.shape)}")
+        y = (*x.shape[:2], self.directions * self.hidden_size)
+        return (Type(y), *(Type(state) for _ in self.rule.carried))
 
-    def _direction_params(self, d: Direction) -> tuple[Param, ...]:
-        shapes = parameter_shapes(self.gates, d.input_size, self.hidden_size, self.bias)
-        return tuple(Param(name + d.suffix, shape, init=self.initial(name)) for name, shape in shapes.items())
+    def params(self) -> tuple[Param, ...]:
+        return tuple(p for layer in self._layers() for d in layer for p in self._direction_params(d))
 
     def initial(self, name: str) -> Init:
         """How the parameter of this name (without its suffix) starts."""
         return uniform(self.hidden_size)
 
+    def states(self, x: Value, *_: Value | None) -> tuple[State, ...]:
+        if not self.stateful:
+            return ()
+        return tuple(State(name, self._state_shape(x), output=k) for k, name in enumerate(self.rule.carried, 1))
 
-def parameter_shapes(gates: int, input_size: int, hidden_size: int, bias: Bias) -> dict[str, Shape]:
-    """weight_ih[G·H,I], weight_hh[G·H,H], bias_ih[G·H], bias_hh[G·H], as many as there are."""
-    rows = gates * hidden_size
-    shapes: tuple[Shape, ...] = ((rows, input_size), (rows, hidden_size), (rows,), (rows,))
-    return dict(zip(NAMES[: COUNTS[bias]], shapes, strict=False))
+    def flops(self, x: Value, *_: Value | None) -> Size:
+        """The two matrices of every layer, direction and step, padding included; gates and biases count nothing."""
+        rows = self.rule.gates * self.hidden_size
+        columns = sum(d.input_size + self.hidden_size for layer in self._layers() for d in layer)
+        return 2 * prod(x.shape[:2]) * rows * columns
+
+    def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
+        x, mask, given, pasts = self._arguments(inputs)
+        batch, time, _ = x.shape
+        zeros = np.zeros((batch, self.num_layers * self.directions, self.hidden_size), x.dtype)
+        states = [np.copy(_first(past, start, zeros)) for past, start in zip(pasts, given, strict=True)]
+        y = np.zeros((batch, time, self.directions * self.hidden_size), x.dtype)
+        for row in range(batch):
+            real = [t for t in range(time) if mask is None or mask[row, t - time]]
+            sequence = x[row, real]
+            for layer in self._layers():
+                outputs = [self._reference_direction(np, weights, d, sequence, [s[row] for s in states]) for d in layer]
+                sequence = np.concatenate(outputs, -1)
+            y[row, real] = sequence
+        return (y, *states)
+
+    def _reference_direction(
+        self, np: Any, weights: Weights, d: Direction, x: Array, states: Sequence[Array]
+    ) -> Array:
+        """x[N,I] -> y[N,H] over real steps alone; writes the final state into states[L·D,H]."""
+        gates = Gates.read(np, weights, d.suffix)
+        state = tuple(s[d.number] for s in states)
+        y = np.zeros((len(x), self.hidden_size), x.dtype)
+        for t in reversed(range(len(x))) if d.backward else range(len(x)):
+            state = self.rule.reference(np, gates, x[t], state)
+            y[t] = state[0]
+        for all_states, last in zip(states, state, strict=True):
+            all_states[d.number] = last
+        return y
+
+    def declare(self) -> str:
+        more = f", num_layers={self.num_layers}" if self.num_layers > 1 else ""
+        tail = ", bidirectional=True" if self.bidirectional else ""
+        tail += f", dropout={self.dropout!r}" if self.dropout else ""
+        if self.native:
+            more += self.rule.options + (", bias=False" if self.bias == "none" else "") + ", batch_first=True"
+            return f"nn.{self.rule.kind}({self.input_size}, {self.hidden_size}{more}{tail})"
+        more += f", biases={BIASES[self.bias]}" if self.bias != "double" else ""
+        first = f"{self.rule.step().name}, {self.rule.gates}"
+        return f"{STEPWISE_LAYERS.name}({first}, {self.input_size}, {self.hidden_size}{more}{tail})"
+
+    def helpers(self) -> tuple[Helper, ...]:
+        return () if self.native else (STEPWISE_LAYERS, self.rule.step())
+
+    def torch(self, t: TorchWriter, *inputs: Expr | None) -> Expr:
+        x, mask, given, pasts = self._arguments(inputs)
+        starts = [_start(past, start) for past, start in zip(pasts, given, strict=True)]
+        if not self.native:
+            arguments = [x, mask, *starts]
+        elif mask is None:
+            arguments = [t.module, x, *starts]
+        else:
+            arguments = [t.module, t.use(self.rule.step()), x, mask, *starts]
+        while arguments[-1] is None:
+            arguments.pop()
+        function = t.module if not self.native else t.use(RECURRENT if mask is None else RAGGED)
+        return Expr(f"{function}({', '.join(map(str, arguments))})")
+
+    def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
+        x, mask, given, pasts = self._arguments(inputs)
+        starts = [_first(past, start, None) for past, start in zip(pasts, given, strict=True)]
+        attributes = self.rule.onnx_attributes | {"direction": "bidirectional" if self.bidirectional else "forward"}
+        if "activations" in attributes:
+            attributes["activations"] *= self.directions
+        sizes = recurrent_onnx.Sizes(self.input_size, self.hidden_size, self.directions)
+        layers = [self._onnx_layer(o, layer) for layer in self._layers()]
+        return recurrent_onnx.run(o, self.rule.kind, attributes, sizes, layers, x, mask, starts)
+
+    def _onnx_layer(self, o: OnnxWriter, layer: tuple[Direction, ...]) -> recurrent_onnx.Layer:
+        """A layer's weights with ONNX's blocks of gates; a bias that is not there is zeros beside one that is."""
+        rule, biases = self.rule, BIASES[self.bias]
+        rows = rule.gates * self.hidden_size
+
+        def blocks(np: Any, array: Array) -> Array:
+            parts = np.split(array, rule.gates)
+            return np.concatenate([s * parts[b] for b, s in zip(rule.onnx_blocks, rule.onnx_signs, strict=True)])
+
+        def matrices(np: Any, *arrays: Array) -> Array:
+            return np.stack([blocks(np, a) for a in arrays])
+
+        def vectors(np: Any, *arrays: Array) -> Array:
+            both = np.stack([blocks(np, a) for a in arrays]).reshape(len(layer), -1)
+            return np.pad(both, ((0, 0), (0, 2 * rows - both.shape[1])))
+
+        def derived(role: str, shape: Shape, make: Callable[..., Array], *names: str) -> Any:
+            tag = f"{role}{layer[0].suffix}{'_negated' if -1 in rule.onnx_signs else ''}"
+            return o.derived(tag, (len(layer), *shape), make, *(n + d.suffix for d in layer for n in names))
+
+        return recurrent_onnx.Layer(
+            derived("W", (rows, layer[0].input_size), matrices, "weight_ih"),
+            derived("R", (rows, self.hidden_size), matrices, "weight_hh"),
+            derived("B", (2 * rows,), vectors, *BIAS_NAMES[:biases]) if biases else None,
+        )
+
+    def _layers(self) -> Iterator[tuple[Direction, ...]]:
+        """The directions of every layer, in the order of the state."""
+        for layer in range(self.num_layers):
+            width = self.directions * self.hidden_size if layer else self.input_size
+            yield tuple(
+                Direction(layer * self.directions + k, f"_l{layer}{'_reverse' if k else ''}", width, bool(k))
+                for k in range(self.directions)
+            )
+
+    def _arguments(self, inputs: Sequence[Any]) -> tuple[Any, Any, list[Any], list[Any]]:
+        """x, mask, initial states, pasts; whatever is left out is None."""
+        count = len(self.rule.carried)
+        split = len(inputs) - (count if self.stateful else 0)
+        x, mask, *given = tuple(inputs[:split]) + (None,) * (2 + count - split)
+        pasts = list(inputs[split:]) or [None] * count
+        return x, mask, given, pasts
+
+    def _state_shape(self, x: Value) -> Shape:
+        return (x.shape[0], self.num_layers * self.directions, self.hidden_size)
+
+    def _direction_params(self, d: Direction) -> tuple[Param, ...]:
+        shapes = parameter_shapes(self.rule.gates, d.input_size, self.hidden_size, self.bias)
+        return tuple(Param(name + d.suffix, shape, init=self.initial(name)) for name, shape in shapes.items())
 
 
-def uniform(hidden_size: int) -> Init:
-    """torch's start of everything recurrent: uniform in ±1/√H."""
-    return Init("uniform", (1 / sqrt(hidden_size),))
+def _first(*choices: Choice | None) -> Choice | None:
+    """The first that is there."""
+    return next((c for c in choices if c is not None), None)
+
+
+def _start(past: Expr | None, initial: Expr | None) -> Expr | None:
+    """The past, or before there is one, the initial value, which is evaluated only then."""
+    if past is None or initial is None:
+        return _first(past, initial)
+    return Expr.infix(f"{initial} if {past} is None else {past}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqspec.ops.base import Array, Expr, OnnxWriter, TorchWriter, Weights
+from seqspec.ops.base import Array, Helper, OnnxWriter
 from seqspec.ops.recurrent import Recurrent
+from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid
 
 Activation = Literal["tanh", "relu", "sigmoid"]
 
@@ -17,13 +18,57 @@ class Rnn(Recurrent):
 
     activation: Activation = "tanh"
 
+    @property
+    def rule(self) -> Rule:
+        return RnnRule(self.activation)
+
+
+@dataclass(frozen=True)
+class RnnRule(Rule):
+    """One step of a plain recurrent layer."""
+
+    activation: Activation
+
+    kind: ClassVar[str] = "RNN"
     gates: ClassVar[int] = 1
+    onnx_blocks: ClassVar[tuple[int, ...]] = (0,)
 
-    def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
-        raise NotImplementedError
+    @property
+    def native(self) -> bool:
+        return self.activation != "sigmoid"
 
-    def torch(self, t: TorchWriter, *inputs: Expr | None) -> Expr:
-        raise NotImplementedError
+    @property
+    def options(self) -> str:
+        return "" if self.activation == "tanh" else f', nonlinearity="{self.activation}"'
 
-    def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError
+    @property
+    def onnx_attributes(self) -> dict[str, Any]:
+        return {"activations": [self.activation.capitalize()]}
+
+    def step(self) -> Helper:
+        return _STEPS[self.activation]
+
+    def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        (h,) = state
+        a = x @ w.W.T + w.b + h @ w.U.T + w.c
+        if self.activation == "relu":
+            return (np.maximum(a, 0),)
+        return (np.tanh(a) if self.activation == "tanh" else sigmoid(np, a),)
+
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        (h,) = state
+        gate = o.Gemm(h, o.param("weight_hh"), input_gates(o, x, bias, summed=hidden_size), transB=1)
+        return (getattr(o, self.activation.capitalize())(gate),)
+
+
+def _step(activation: Activation) -> Helper:
+    name = f"{activation}_step"
+    text = f'''
+def {name}(x, state, weight, bias):
+    """x = W x_t + b; h' = {activation}(x + U h + c)"""
+    return (torch.{activation}(x + F.linear(state[0], weight, bias)),)
+'''
+    return Helper(name, text)
+
+
+_STEPS: dict[Activation, Helper] = {"tanh": _step("tanh"), "relu": _step("relu"), "sigmoid": _step("sigmoid")}

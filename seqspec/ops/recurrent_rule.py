@@ -1,0 +1,103 @@
+"""The equation of one recurrent step and its parameters: what a layer and a cell of one kind have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import sqrt
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from seqspec.graph.dims import Shape
+from seqspec.graph.ir import Init
+from seqspec.ops.base import Array, Helper, OnnxWriter, Weights
+
+Bias = Literal["double", "single", "none"]
+"""double: torch's bias_ih and bias_hh; single: bias_ih alone."""
+
+BIASES: dict[Bias, int] = {"double": 2, "single": 1, "none": 0}
+BIAS_NAMES = ("bias_ih", "bias_hh")
+
+
+class Gates(NamedTuple):
+    """W[G·H,I], U[G·H,H], b[G·H], c[G·H] of one direction or cell, for a reference; absent biases are zeros."""
+
+    W: Array
+    U: Array
+    b: Array
+    c: Array
+
+    @classmethod
+    def read(cls, np: Any, weights: Weights, suffix: str = "") -> Gates:
+        W, U = weights["weight_ih" + suffix], weights["weight_hh" + suffix]
+        b, c = (weights.get(name + suffix, np.zeros(len(W), W.dtype)) for name in BIAS_NAMES)
+        return cls(W, U, b, c)
+
+
+class Rule(ABC):
+    """The equation of one step, in every face."""
+
+    kind: ClassVar[str]  # in torch and in ONNX
+    gates: ClassVar[int]  # blocks of rows in each weight
+    carried: ClassVar[tuple[str, ...]] = ("h",)
+    onnx_blocks: ClassVar[tuple[int, ...]]  # which of torch's blocks each of ONNX's is
+
+    @property
+    @abstractmethod
+    def native(self) -> bool:
+        """Whether torch has it, given both biases or none."""
+
+    @property
+    def options(self) -> str:
+        """More constructor arguments of torch's module."""
+        return ""
+
+    @property
+    def onnx_attributes(self) -> dict[str, Any]:
+        """Attributes of ONNX's op, for one direction."""
+        return {}
+
+    @property
+    def onnx_signs(self) -> tuple[int, ...]:
+        """Which of ONNX's blocks are negated."""
+        return (1,) * self.gates
+
+    @abstractmethod
+    def step(self) -> Helper:
+        """`def …_step(x, state, weight, bias)` of the emitted file: x is W x + b [B,G·H], weight U, bias c."""
+
+    @abstractmethod
+    def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The next state from x[..., I] and state[..., H] each."""
+
+    @abstractmethod
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The next state from x[B, I] and state[B, H] each, in nodes: a cell's."""
+
+
+def parameter_shapes(gates: int, input_size: int, hidden_size: int, bias: Bias) -> dict[str, Shape]:
+    """weight_ih[G·H,I], weight_hh[G·H,H], bias_ih[G·H], bias_hh[G·H], as many as there are."""
+    rows = gates * hidden_size
+    shapes: dict[str, Shape] = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size)}
+    return shapes | dict.fromkeys(BIAS_NAMES[: BIASES[bias]], (rows,))
+
+
+def uniform(hidden_size: int) -> Init:
+    """torch's start of everything recurrent: uniform in ±1/√H."""
+    return Init("uniform", (1 / sqrt(hidden_size),))
+
+
+def sigmoid(np: Any, x: Array) -> Array:
+    """1 / (1 + e⁻ˣ), by tanh: it overflows nowhere."""
+    return (1 + np.tanh(x / 2)) / 2
+
+
+def input_gates(o: OnnxWriter, x: Any, bias: Bias, summed: int = 0) -> Any:
+    """W x + b of a cell; `summed` is the number of rows where c can be added there too."""
+    b = o.param("bias_ih") if bias != "none" else None
+    if summed and bias == "double":
+        b = o.derived("bias", (summed,), lambda np, b, c: b + c, *BIAS_NAMES)
+    return o.Gemm(x, o.param("weight_ih"), b, transB=1)
+
+
+def state_gates(o: OnnxWriter, h: Any, bias: Bias) -> Any:
+    """U h + c of a cell."""
+    return o.Gemm(h, o.param("weight_hh"), o.param("bias_hh") if bias == "double" else None, transB=1)
