@@ -84,8 +84,8 @@ class Attention(Op):
 
     Query i sits at key S − T + i (aligned to the end), and sees the keys that the attribute `mask` allows among the
     real ones, where the input mask is True. Distances count real tokens, so that padding anywhere changes nothing. A
-    query that sees no key gives zeros. Query head h reads key head h // (H / G). `scale` None is 1/√d. `softcap` c makes
-    a score c · tanh(score / c), before the mask. `dropout` acts on the weights while training.
+    query that sees no key gives zeros. Query head h reads key head h // (H / G). `scale` None is 1/√d. `softcap` c
+    makes a score c · tanh(score / c), before the mask. `dropout` acts on the weights while training.
     """
 
     mask: Mask = EVERYTHING

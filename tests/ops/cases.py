@@ -1,0 +1,198 @@
+"""The table: every op, with the inputs that real use brings. A new op is a new row here."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from harness import Array, Input, Row, single
+
+from seqspec.graph.dims import BATCH, PAST, TIME, Shape, dim
+from seqspec.graph.types import DType
+from seqspec.ops.attention import Attention
+from seqspec.ops.cache import Append, Hold
+from seqspec.ops.dropout import Dropout
+from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
+from seqspec.ops.embedding import Embedding, Lookup
+from seqspec.ops.linear import Linear, TiedLinear
+from seqspec.ops.masks import CAUSAL, EVERYTHING, AllOf, AnyOf, Band
+from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.padding import Padding, ZeroPadding
+from seqspec.ops.pool import Pool
+from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
+from seqspec.ops.rope import Linear as LinearScaling
+from seqspec.ops.rope import Llama3, Rope, RopeTables
+from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
+from seqspec.ops.to_bool import ToBool
+
+B, T, P = dim(BATCH), dim(TIME), dim(PAST)
+S = P + T
+SIZES = {BATCH: 3, TIME: 5, PAST: 4}
+NO_PAST = {BATCH: 3, TIME: 5, PAST: 0}
+ONE = {BATCH: 1, TIME: 1, PAST: 4}
+
+# right padding, left padding, holes, and a row without any real token
+MASKS = {
+    5: np.array([[1, 1, 1, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool),
+    9: np.array([[1, 1, 1, 0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0]], bool),
+}
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    return single(np.random.default_rng([seed, *shape]).normal(size=shape))
+
+
+def real(shape: Shape, *sizes: int, seed: int = 0) -> Input:
+    return Input(shape, random(*sizes, seed=seed))
+
+
+def mask(shape: Shape, array: Array | None) -> Input:
+    return Input(shape, array, "bool")
+
+
+def ints(shape: Shape, values: Any) -> Input:
+    return Input(shape, np.array(values), "int64")
+
+
+X = real((B, T, 6), 3, 5, 6)
+IDS = ints((B, T), [[2, 9, 0, 4, 1], [0, 0, 3, 0, 7], [0, 0, 0, 0, 0]])
+HEADS = real((B, 4, T, 6), 3, 4, 5, 6)
+
+
+def simple() -> Iterator[Row]:
+    for op in (Linear(6, 5), Linear(6, 1, bias=False), LayerNorm(6), LayerNorm(6, 1e-12, bias=False), RMSNorm(6)):
+        yield Row(repr(op), op, (X,), SIZES)
+    yield Row("table", TiedLinear(), (X, real((7, 6), 7, 6)), SIZES)
+    for kind in ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"):
+        yield Row(kind, Unary(kind), (X,), SIZES)
+    yield Row("same", Add(), (X, real((B, T, 6), 3, 5, 6, seed=1)), SIZES)
+    yield Row("broadcast", Add(), (X, real((B, 1, 6), 3, 1, 6)), SIZES)
+    yield Row("lower-rank", Multiply(), (X, real((6,), 6)), SIZES)
+    yield Row("stretched", Multiply(), (real((B, T, 1), 3, 5, 1), X), SIZES)
+    yield Row("irrational", Scale(2**0.5), (X,), SIZES)
+    yield Row("inference", Dropout(0.5), (X,), SIZES)
+    yield Row("ids", Embedding(10, 5), (IDS,), SIZES)
+    yield Row("ids", Lookup(), (IDS, real((10, 5), 10, 5)), SIZES)
+    yield Row("ids", ToBool(), (IDS,), SIZES)
+
+
+def shape() -> Iterator[Row]:
+    yield Row("two", Concat(), (X, real((B, T, 1), 3, 5, 1)), SIZES)
+    yield Row("one", Concat(), (X,), SIZES)
+    yield Row("last", Squeeze(-1), (real((B, T, 1), 3, 5, 1),), SIZES)
+    yield Row("middle", Squeeze(1), (real((B, 1, 6), 3, 1, 6),), SIZES)
+    for axis in (0, 1, -1):
+        yield Row(f"at{axis}", Unsqueeze(axis), (X,), SIZES)
+    yield Row("two", SplitHeads(2, 3), (X,), SIZES)
+    yield Row("one", SplitHeads(1, 6), (X,), SIZES)
+    yield Row("four", MergeHeads(), (HEADS,), SIZES)
+
+
+def caches() -> Iterator[Row]:
+    for name in ("key", "value"):
+        yield Row(f"{name}-no-past", Append(name), (HEADS,), NO_PAST, (None,))
+    yield Row("past", Append("key"), (HEADS,), SIZES, (random(3, 4, 4, 6),))
+    yield Row("first-call", Hold("memory"), (X,), SIZES, (None,))
+    yield Row("held", Hold("key", cache=True), (HEADS,), SIZES, (random(3, 4, 5, 6, seed=1),), onnx=False)
+
+
+def padding() -> Iterator[Row]:
+    chunk, whole = ints((B, T), MASKS[5].astype(int)), ints((B, S), MASKS[9].astype(int))
+    none, none_past = Input((B, T), None, "int64"), Input((B, S), None, "int64")
+    past = MASKS[9][:, :4]
+    for given, op in product((None, none), (Padding(), Padding(0), Padding(0, keep_first=True), Padding(always=True))):
+        x = X if op.pad_id is None else IDS
+        yield Row(f"{op}-{given and 'left-out'}", op, (x, given), SIZES, onnx=False)
+    yield Row("given", Padding(0), (IDS, chunk), SIZES)
+    yield Row("given-features", Padding(), (X, chunk), SIZES)
+    for before, sizes in ((None, NO_PAST), (past, SIZES)):
+        for op in (Padding(0, looks_back=True), Padding(0, True, True), Padding(None, False, True, True)):
+            yield Row(f"{op}-past-{sizes[PAST]}", op, (IDS, none_past), sizes, (before,), onnx=False)
+    yield Row("nothing-known", Padding(looks_back=True), (X, none_past), NO_PAST, (None,), onnx=False)
+    yield Row("past-alone-known", Padding(looks_back=True), (X, none_past), SIZES, (past,), onnx=False)
+    yield Row("whole-given", Padding(0, looks_back=True), (IDS, whole), SIZES, (past,))
+    short = Input((B, S), MASKS[5].astype(int), "int64")
+    yield Row("chunk-given", Padding(0, looks_back=True), (IDS, short), SIZES, (past,), onnx=False)
+    for name, given in (("none", None), ("same", MASKS[5])):
+        yield Row(name, ZeroPadding(), (X, mask((B, T), given)), SIZES)
+    yield Row("longer", ZeroPadding(), (X, mask((B, S), MASKS[9])), SIZES)
+    yield Row("absent", ZeroPadding(), (X, None), SIZES)
+    spoilt = np.where(MASKS[5][..., None], X.array, np.nan)
+    yield Row("nan", ZeroPadding(), (Input((B, T, 6), spoilt), mask((B, T), MASKS[5])), SIZES)
+
+
+def positions() -> Iterator[Row]:
+    places = ints((B, T), [[0, 1, 2, 2, 2], [0, 0, 6, 6, 7], [5, 4, 3, 2, 1]])
+    far = ints((B, T), [[0, 1, 2, 1857, 131071], [5, 6, 7, 8, 9], [999_999, 3, 3, 3, 0]])
+    left_out = Input((B, T), None, "int64")
+    yield Row("mask", Positions(), (X, mask((B, T), MASKS[5]), None), SIZES)
+    yield Row("no-mask", Positions(), (IDS, None, None), SIZES, one_row=True)
+    yield Row("mask-none", Positions(), (IDS, mask((B, T), None), None), SIZES, one_row=True)
+    yield Row("left-out", Positions(), (IDS, mask((B, T), MASKS[5]), left_out), SIZES, onnx=False)
+    yield Row("past", Positions(looks_back=True), (IDS, mask((B, S), MASKS[9]), None), SIZES)
+    yield Row("given", Positions(looks_back=True), (IDS, mask((B, S), MASKS[9]), places), SIZES, onnx=False)
+    yield Row("rows", LearnedPositions(8, 3), (places,), SIZES)
+    for layout, width in product(("interleaved", "half_split"), (1, 2, 3, 5, 8)):
+        x = Input((B, T, width), random(3, 5, width))
+        yield Row(f"{layout}-{width}", SinusoidalPositions(width, layout), (far, x), SIZES)
+    yield Row("base", SinusoidalPositions(7, base=100.0), (places, real((B, T, 7), 3, 5, 7)), SIZES)
+    for scaling in (None, LinearScaling(4.0), Llama3(32.0, 1.0, 4.0, 8192)):
+        yield Row(f"{scaling}", RopeTables(64, 500000.0, scaling), (far, X), SIZES)
+    yield Row("one-pair", RopeTables(2, 10000.0), (places, X), SIZES)
+    for layout, width in product(("half_split", "interleaved"), (2, 4, 6)):
+        angles = [Input((B, T, width // 2), single(f(random(3, 5, width // 2)))) for f in (np.cos, np.sin)]
+        yield Row(f"{layout}-{width}-of-6", Rope(layout, width), (HEADS, *angles), SIZES)
+
+
+def attention() -> Iterator[Row]:
+    bands = (EVERYTHING, CAUSAL, Band(2, 2), Band(2, 0), Band(0, 1), Band(None, 1), Band(1, None), Band(0, 0))
+    settings = [("past", SIZES), ("no-past", NO_PAST), ("step", ONE)]
+    for band, (name, sizes) in product(bands, settings):
+        batch, queries, keys = sizes[BATCH], sizes[TIME], sizes[TIME] + sizes[PAST]
+        qkv = _qkv(batch, queries, keys)
+        padded = MASKS[keys][:batch] if keys in MASKS else np.array([[0, 1, 0, 1, 1]], bool)
+        for told, given in (("padded", padded), ("mask-none", None)):
+            yield Row(f"{band}-{name}-{told}", Attention(band), (*qkv, mask((B, S), given)), sizes)
+        yield Row(f"{band}-{name}-absent", Attention(band), (*qkv, None), sizes)
+        capped = Attention(band, softcap=1.5)
+        yield Row(f"{band}-{name}-capped", capped, (*qkv, mask((B, S), padded)), sizes)
+    both = AnyOf((AllOf((CAUSAL, Band(2, 2))), Band(0, 0)))
+    padded = mask((B, S), MASKS[9])
+    yield Row("expression", Attention(both, dropout=0.5), (*_qkv(3, 5, 9), padded), SIZES)
+    yield Row("scale", Attention(CAUSAL, scale=0.3), (*_qkv(3, 5, 9), padded), SIZES)
+    yield Row("scale-capped", Attention(CAUSAL, 0.3, 0.5, 2.0), (*_qkv(3, 5, 9), None), SIZES)
+    for groups in (1, 2, 4):
+        yield Row(f"groups-{groups}", Attention(CAUSAL), (*_qkv(3, 5, 9, groups=groups), padded), SIZES)
+        capped = Attention(CAUSAL, softcap=2.0)
+        yield Row(f"groups-{groups}-capped", capped, (*_qkv(3, 5, 9, groups=groups), padded), SIZES)
+    yield Row("wide-values", Attention(), (*_qkv(3, 5, 9, values=7), padded), SIZES)
+    yield Row("wide-values-causal", Attention(CAUSAL), (*_qkv(3, 5, 9, values=1), None), SIZES)
+
+
+def _qkv(batch: int, queries: int, keys: int, groups: int = 2, values: int = 6) -> tuple[Input, Input, Input]:
+    return (
+        Input((B, 4, T, 6), random(batch, 4, queries, 6)),
+        Input((B, groups, S, 6), random(batch, groups, keys, 6, seed=1)),
+        Input((B, groups, S, values), random(batch, groups, keys, values, seed=2)),
+    )
+
+
+def pools() -> Iterator[Row]:
+    spoilt = np.where(MASKS[5][..., None], X.array, np.nan)
+    for kind in ("first", "last", "mean", "max"):
+        yield Row(f"{kind}-mask", Pool(kind), (X, mask((B, T), MASKS[5])), SIZES)
+        yield Row(f"{kind}-mask-none", Pool(kind), (X, mask((B, T), None)), SIZES)
+        yield Row(f"{kind}-absent", Pool(kind), (X, None), SIZES)
+        yield Row(f"{kind}-longer", Pool(kind), (X, mask((B, S), MASKS[9])), SIZES)
+        yield Row(f"{kind}-nan", Pool(kind), (Input((B, T, 6), spoilt), mask((B, T), MASKS[5])), SIZES)
+
+
+ROWS: list[Row] = [*simple(), *shape(), *caches(), *padding(), *positions(), *attention(), *pools()]
+
+if importlib.util.find_spec("cases_recurrent"):
+    from cases_recurrent import ROWS as RECURRENT
+
+    ROWS += RECURRENT

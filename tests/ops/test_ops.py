@@ -1,0 +1,56 @@
+"""Every op, through every face, against its NumPy reference; and every op has a row."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from cases import ROWS
+from harness import Row, assert_close, reference, run_onnx, run_torch, shapes
+
+import seqspec.ops
+from seqspec.ops.base import Op
+
+SPANS_NODES = {"FusedOp"}  # made by passes of regions of other ops, and tested with them
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_shapes_and_types_are_the_ones_inferred(row: Row) -> None:
+    for value, got, shape in zip(row.outputs, reference(row), shapes(row), strict=True):
+        if got is None:
+            assert value.optional
+        else:
+            assert got.shape == shape
+            assert got.dtype == {"float": np.float64, "int64": np.int64, "bool": bool}[value.dtype]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_torch(row: Row) -> None:
+    for got, want in zip(run_torch(row), reference(row), strict=True):
+        if row.one_row:
+            assert got.shape[0] == 1
+            got = np.broadcast_to(got, want.shape)
+        assert_close(got, want, 1e-10)
+
+
+@pytest.mark.parametrize("optimise", [False, True], ids=["as-written", "optimised"])
+@pytest.mark.parametrize("row", [row for row in ROWS if row.onnx], ids=str)
+def test_onnx(row: Row, optimise: bool) -> None:
+    for got, want in zip(run_onnx(row, optimise), reference(row), strict=True):
+        assert_close(got, want, 2e-6)
+
+
+def test_every_op_has_a_row() -> None:
+    tested = {type(row.op).__name__ for row in ROWS} | SPANS_NODES
+    assert {op.__name__ for op in _concrete()} - tested == set()
+
+
+def _concrete() -> Iterator[type[Op]]:
+    for module in pkgutil.iter_modules(seqspec.ops.__path__, "seqspec.ops."):
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if issubclass(kind, Op) and not inspect.isabstract(kind):
+                yield kind
