@@ -12,6 +12,7 @@ from seqspec.components.recurrent import Memory
 from seqspec.components.stack import Facts, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Graph, Value
+from seqspec.ops.state import SelectState
 from seqspec.spec.model import Model
 
 
@@ -19,7 +20,8 @@ def build(model: Model) -> Graph:
     """The graph of a checked model. Raises ShapeError only where a check is missing."""
     model = model.resolved()
     root = Builder(class_name(model.name))
-    facts, built = model.facts(), {}
+    facts = model.facts()
+    built: dict[str, Built] = {}
     for name, stack in model.stacks.items():
         memories = {n: _memory(built[n], facts[n], model.stacks[n]) for n in sorted(stack.reads())}
         built[name] = build_stack(root, stack, _plan(model, name, stack), memories, _tables(model, stack))
@@ -41,9 +43,14 @@ def _plan(model: Model, name: str, stack: Stack) -> Plan:
         alone=len(model.stacks) == 1,
         stateful=last and model.stateful,
         owner=model.stacks[owner] if owner else None,
-        mask_wanted=bool(readers) or (last and model.head is not None and model.head.pooled not in ("none", "final_state")),
+        mask_wanted=bool(readers) or (last and _pools(model)),
         finals_wanted=frozenset(_finals(model, name, stack, readers)),
     )
+
+
+def _pools(model: Model) -> bool:
+    """Whether the head reduces time, and so asks which tokens are real."""
+    return model.head is not None and model.head.pooled not in ("none", "final_state")
 
 
 def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[int]:
@@ -82,8 +89,10 @@ def _output(root: Builder, model: Model, built: Built) -> Value:
     final = None
     layers = list(stack.flat())
     if model.head.pooled == "final_state" and (recurrent := layers[-1].recurrent):
-        take = "sum" if recurrent.merge == "sum" else "all"
-        final = (built.finals[len(layers) - 1][0], recurrent.num_layers, recurrent.layers.directions, take)
+        select = SelectState(
+            recurrent.num_layers - 1, recurrent.layers.directions, "sum" if recurrent.merge == "sum" else "all"
+        )
+        final = (built.finals[len(layers) - 1][0], select)
     tokens = _owned(model, owner).tokens if table else None
     output = model.head.build(root, Reading(built.x, built.mask, final, tokens))
     return replace(output, hint="embedding") if model.head.kind == "embedding" else output

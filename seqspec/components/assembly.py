@@ -17,6 +17,7 @@ from seqspec.components.stack import Layer, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
 from seqspec.graph.ir import Region, Value
+from seqspec.graph.types import DType
 from seqspec.ops.cache import Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
@@ -58,7 +59,9 @@ class Built:
     finals: Mapping[int, tuple[Value, ...]]  # by flat index
 
 
-def build_stack(root: Builder, stack: Stack, plan: Plan, memories: Mapping[str, Memory], tables: Tables | None) -> Built:
+def build_stack(
+    root: Builder, stack: Stack, plan: Plan, memories: Mapping[str, Memory], tables: Tables | None
+) -> Built:
     """Declares the stack's inputs on `root`, builds its region and calls it."""
     b = root.child(camel(plan.name), plan.name)
     inlet = Inlet(b)
@@ -93,7 +96,9 @@ class _Writer:
         self.positions: Value | None = None
         attends = any(layer.block for layer in stack.flat()) and bool(list(stack.attentions()))
         placed = isinstance(stack.position, Learned | Sinusoidal)
-        self.looks_back = plan.stateful and (attends or placed)
+        source = stack.input
+        self.keep_first = plan.name == "decoder" and isinstance(source, Tokens) and source.pad_id is not None
+        self.looks_back = plan.stateful and (attends or placed or self.keep_first)
         # without keys and values to measure, only the mask tells how long the past is
         self.always = self.looks_back and not attends
         self.placed = placed or any(isinstance(a.position, Rope) for a in stack.attentions())
@@ -104,19 +109,19 @@ class _Writer:
         source, total = stack.input, self.plan.time + (dim(PAST) if self.looks_back else 0)
         name = "input_ids" if isinstance(source, Tokens) else "features"
         shape = source.shape(time)
-        data = self.inlet.take(root.input(self.plan.port(name), shape, "int64" if isinstance(source, Tokens) else "float"), name)
+        dtype: DType = "int64" if isinstance(source, Tokens) else "float"
+        data = self.inlet.take(root.input(self.plan.port(name), shape, dtype), name)
         given = self._optional(root, "attention_mask", (dim(BATCH), total))
         position_ids = self._optional(root, "position_ids", time) if self.placed else None
         pad_id = source.pad_id if isinstance(source, Tokens) else None
-        padding = Padding(pad_id, self.plan.name == "decoder", self.looks_back, self.always)
+        padding = Padding(pad_id, self.keep_first, self.looks_back, self.always)
         self.mask = b.add(padding, data, given, hint="mask")
         if self.placed:
             self.positions = b.add(Positions(self.looks_back), data, self.mask, position_ids, hint="positions")
         x = self._vectors(root, data)
         if isinstance(stack.position, Learned | Sinusoidal):
             assert self.positions is not None
-            table = b.add(stack.position.table(width_of(x)), self.positions, name="embed_positions")
-            x = b.add(Add(), x, table)
+            x = b.add(Add(), x, stack.position.build(b, self.positions, x))
         if source.norm:
             x = b.add(source.norm.op(width_of(x)), x, name="embed_norm")
         if stack.rates.input:
@@ -219,7 +224,8 @@ class _Writer:
 
     def _block(self, layer: Layer, x: Value, context: Context) -> Region:
         norm, placement = self.stack.norm, self.stack.norm_placement
-        assert isinstance(norm, LayerNorm | RMSNorm) and placement is not None
+        assert isinstance(norm, LayerNorm | RMSNorm)
+        assert placement is not None
         own = context if layer.name == "block" else replace(context, prefix=context.prefix + camel(layer.name))
         name = camel(layer.name) if self.plan.alone or layer.name != "block" else camel(self.plan.name) + "Block"
         return build_block(self.b, name, layer.block, x, own, norm, placement, self.stack.rates.residual)
@@ -231,5 +237,3 @@ def _origin(stack: str, layer: Layer) -> str:
     for part in layer.path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text
-
-

@@ -33,7 +33,7 @@ class Biases(Component):
 class Heads(Component):
     """What self- and cross-attention share: projections, heads and their arithmetic.
 
-    Query head h reads key/value head h // (heads / kv_heads); scores are divided by sqrt(head_dim) unless `scale` is given.
+    Query head h reads key/value head h // (heads / kv_heads); scores are divided by sqrt(head_dim) without a `scale`.
     """
 
     name: Name | None = None
@@ -55,7 +55,9 @@ class Heads(Component):
 
     def filled(self, name: str, width: int | None, bias: bool, dropout: float) -> dict[str, Any]:
         """The fields that both kinds resolve alike."""
-        own = self.bias if isinstance(self.bias, Biases) else Biases().resolved(bias if self.bias is None else self.bias)
+        own = self.bias
+        if not isinstance(own, Biases):
+            own = Biases().resolved(bias if own is None else own)
         even = width is not None and width % self.heads == 0
         return {
             "name": self.name or name,
@@ -165,7 +167,7 @@ class CrossAttention(Heads):
         yield from self.check_heads(width)
 
     def build(self, g: Builder, x: Value, context: Context) -> Value:
-        b, bias = g.child(f"{context.prefix}CrossAttention"), self.bias
+        b, bias = g.child("CrossAttention"), self.bias
         assert isinstance(bias, Biases)
         inner = b.like(x, "x")
         here = context.within(b, "memory", "memory_mask")

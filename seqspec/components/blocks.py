@@ -41,8 +41,11 @@ class Pattern(Component):
 
 
 def _tag(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return {Block: "<block>", Pattern: "<pattern>"}.get(type(value)) or getattr(value, "kind", None)
+    """Which class an entry is of: blocks and patterns are told by their key, layers by their kind."""
+    if isinstance(value, Block | Pattern):
+        return "<block>" if isinstance(value, Block) else "<pattern>"
+    if isinstance(value, Component):
+        return getattr(value, "kind", None)
     return "<block>" if "block" in value else "<pattern>" if "pattern" in value else value.get("kind")
 
 

@@ -13,8 +13,7 @@ from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear
-from seqspec.ops.shape import Concat, Unsqueeze
-from seqspec.ops.state import SelectState
+from seqspec.ops.state import SelectState, StackStates
 
 
 class Zeros(Component):
@@ -125,8 +124,7 @@ def starts(b: Builder, bridge: Bridge, place: Place, source: Source) -> list[tup
 
 def stack(b: Builder, states: Sequence[Value]) -> Value:
     """[B, H] each -> [B, L, H]"""
-    rows = [b.add(Unsqueeze(1), state) for state in states]
-    return rows[0] if len(rows) == 1 else b.add(Concat(1), *rows)
+    return b.add(StackStates(), *states)
 
 
 def _start(b: Builder, bridge: Bridge, place: Place, source: Source, layer: int, part: int) -> Value:

@@ -44,7 +44,7 @@ class FeedForward(Component):
         yield from ()
 
     def build(self, g: Builder, x: Value, context: Context) -> Value:
-        b = g.child(f"{context.prefix}FeedForward")
+        b = g.child("FeedForward")
         inner, width, bias = b.like(x, "x"), width_of(x), bool(self.bias)
         up = b.add(Linear(width, self.d_ff, bias), inner, name="up_proj")
         if self.gated:

@@ -25,7 +25,7 @@ class Reading:
 
     x: Value
     mask: Value | None = None
-    final: tuple[Value, int, int, str] | None = None  # h, its layers, its directions, how they merge
+    final: tuple[Value, SelectState] | None = None  # the last layer's h, and the op that picks what is read of it
     table: Value | None = None
 
 
@@ -91,7 +91,7 @@ class PooledHead(Head):
     """A head that may reduce time first."""
 
     pool: Pooling
-    """`first`, `last`, `mean` and `max` over real tokens; `final_state` the last layer's h (backward: at the first token)."""
+    """`first`, `last`, `mean`, `max` over real tokens; `final_state` the last layer's h (backward: at the first)."""
 
     @property
     def pooled(self) -> Pooling:
@@ -108,8 +108,8 @@ class PooledHead(Head):
             return reading.x
         if self.pool == "final_state":
             assert reading.final is not None
-            h, layers, directions, take = reading.final
-            return g.add(SelectState(layers - 1, directions, take), h, hint="pooled")
+            h, select = reading.final
+            return g.add(select, h, hint="pooled")
         return g.add(Pool(self.pool), reading.x, reading.mask, hint="pooled")
 
 

@@ -63,7 +63,10 @@ class Tokens(Component):
         self, b: Builder, ids: Value, types: Value | None, tables: Tables | None, width: int, stack_width: int
     ) -> Value:
         """ids[B, T] -> [B, T, stack_width]: table, scale, map, types. Positions and the norm come behind."""
-        x = b.add(Lookup(), ids, tables.tokens) if tables else b.add(Embedding(self.sizes, width), ids, name="embed_tokens")
+        if tables:
+            x = b.add(Lookup(), ids, tables.tokens)
+        else:
+            x = b.add(Embedding(self.sizes, width), ids, name="embed_tokens")
         if self.scale == "sqrt_d_model":
             x = b.add(Scale(sqrt(width)), x)
         if width != stack_width:
@@ -92,7 +95,7 @@ class Tokens(Component):
 
 
 class Features(Component):
-    """Vectors [B, T, size] -> [B, T, D] through a linear map `input_proj` where a `d_model` is written, else as they are."""
+    """Vectors [B, T, size] -> [B, T, D], through a linear map `input_proj` where a `d_model` is written."""
 
     kind: Literal["features"]
     size: Count

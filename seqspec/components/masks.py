@@ -37,7 +37,7 @@ class NoMask(Component):
 
 
 class Window(Component):
-    """A position sees its neighbours: |i - j| < size, itself counted; or so many to the `left` and to the `right`."""
+    """A position sees its neighbours: |i - j| < size, itself counted; or so many `left` and `right` of it."""
 
     kind: Literal["window"]
     size: Count | None = None
@@ -55,7 +55,9 @@ class Window(Component):
     def check(self) -> Findings:
         sides = self.left is not None or self.right is not None
         if (self.size is not None) == sides:
-            yield Finding("SEQ228", (), "a window has either `size`, or `left` and `right`", "write one of the two forms")
+            yield Finding(
+                "SEQ228", (), "a window has either `size`, or `left` and `right`", "write one of the two forms"
+            )
 
 
 class AllOf(Component):
@@ -85,8 +87,11 @@ class AnyOf(Component):
 
 
 def _tag(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return getattr(value, "kind", None) or {AllOf: "<all>", AnyOf: "<any>"}.get(type(value))
+    """Which class a value is of: those without a `kind` are told by their key."""
+    if isinstance(value, AllOf | AnyOf):
+        return "<all>" if isinstance(value, AllOf) else "<any>"
+    if isinstance(value, Component):
+        return getattr(value, "kind", None)
     return "<all>" if "all" in value else "<any>" if "any" in value else value.get("kind")
 
 

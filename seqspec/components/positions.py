@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, Positive, Shorthand
+from seqspec.components.base import Component, Count, Finding, Findings, Positive, Shorthand, width_of
+from seqspec.graph.builder import Builder
+from seqspec.graph.ir import Value
 from seqspec.ops import rope as ops
 from seqspec.ops.base import Op
 from seqspec.ops.positions import LearnedPositions, SinusoidalPositions
@@ -23,12 +25,12 @@ class Sinusoidal(Component):
 
     kind: Literal["sinusoidal"]
     layout: Literal["interleaved", "half_split"] = "interleaved"
-    """`interleaved` puts sine and cosine side by side (the original Transformer); `half_split` all sines first (Whisper)."""
+    """`interleaved`: sine and cosine side by side, the original; `half_split`: all sines first, Whisper's."""
     base: Positive = 10000.0
     """Frequencies fall from 1 to about 1/base."""
 
-    def table(self, width: int) -> Op:
-        return SinusoidalPositions(width, self.layout, self.base)
+    def build(self, b: Builder, positions: Value, x: Value) -> Value:
+        return b.add(SinusoidalPositions(width_of(x), self.layout, self.base), positions, x)
 
 
 class Learned(Component):
@@ -38,8 +40,8 @@ class Learned(Component):
     max_length: Count
     """How many positions there are."""
 
-    def table(self, width: int) -> Op:
-        return LearnedPositions(self.max_length, width)
+    def build(self, b: Builder, positions: Value, x: Value) -> Value:
+        return b.add(LearnedPositions(self.max_length, width_of(x)), positions, name="embed_positions")
 
 
 class LinearScaling(Component):
@@ -93,11 +95,12 @@ class Rope(Component):
     def check(self, head_dim: int) -> Findings:
         turned = head_dim * self.fraction
         if turned != int(turned) or turned % 2:
-            text = f"rope turns pairs of channels, but head_dim ({head_dim}) times fraction ({self.fraction:g}) is {turned:g}"
+            text = f"rope turns pairs, but head_dim ({head_dim}) times fraction ({self.fraction:g}) is {turned:g}"
             yield Finding("SEQ203", (), text, "make it an even number")
         scaling = self.scaling
         if isinstance(scaling, Llama3Scaling) and scaling.high_freq_factor <= scaling.low_freq_factor:
-            text = f"high_freq_factor ({scaling.high_freq_factor:g}) must be above low_freq_factor ({scaling.low_freq_factor:g})"
+            low, high = scaling.low_freq_factor, scaling.high_freq_factor
+            text = f"high_freq_factor ({high:g}) must be above low_freq_factor ({low:g})"
             yield Finding("SEQ106", ("scaling", "high_freq_factor"), text)
 
     def tables(self, head_dim: int) -> Op:

@@ -18,10 +18,12 @@ from seqspec.ops.cells import GruCell, LstmCell, RnnCell
 from seqspec.ops.gru import Gru
 from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
+from seqspec.ops.padding import ZeroPadding
 from seqspec.ops.pool import Pool
-from seqspec.ops.state import MergeDirections
+from seqspec.ops.ragged import KeepAtPadding, RealSteps
 from seqspec.ops.rnn import Rnn
 from seqspec.ops.shape import Concat, Unsqueeze
+from seqspec.ops.state import MergeDirections
 
 Biases = Literal["none", "single", "double"]
 
@@ -62,10 +64,14 @@ class Recurrent(Component):
     def resolved(self) -> Recurrent:
         """Every default filled in."""
         merge = (self.merge or "concat") if self.bidirectional else self.merge
-        update = {"name": self.name or self.kind_, "merge": merge, "initial_state": self.initial_state or Zeros(kind="zeros")}
-        if self.attend:
-            update["attend"] = self.attend.resolved(self.hidden_size)
-        return self.model_copy(update=update)
+        return self.model_copy(
+            update={
+                "name": self.name or self.kind_,
+                "merge": merge,
+                "initial_state": self.initial_state or Zeros(kind="zeros"),
+                "attend": self.attend.resolved(self.hidden_size) if self.attend else None,
+            }
+        )
 
     @property
     def kind_(self) -> str:
@@ -90,7 +96,8 @@ class Recurrent(Component):
             text = f"dropout ({self.dropout:g}) acts between the layers of `num_layers`, and there is 1"
             yield Finding("SEQ209", ("dropout",), text, "raise `num_layers`, or leave `dropout` out")
         if self.merge and not self.bidirectional:
-            yield Finding("SEQ216", ("merge",), "`merge` joins two directions, and there is one", "write `bidirectional: true`")
+            text = "`merge` joins two directions, and there is one"
+            yield Finding("SEQ231", ("merge",), text, "write `bidirectional: true`")
         if self.attend and (self.num_layers > 1 or self.bidirectional):
             yield Finding("SEQ225", ("attend",), "a cell with `attend` has one layer and one direction")
 
@@ -124,15 +131,22 @@ class Recurrent(Component):
         inner, inner_mask = inlet.take(x, "x"), inlet.take_optional(mask, "mask")
         initial = self._initial(b, inlet, memories, place)
         if self.attend:
-            outputs = self._attending(b, inlet, inner, initial, memories[self.attend.from_], stateful, finals)
+            outputs = self._attending(
+                b, inlet, inner, inner_mask, initial, memories[self.attend.from_], stateful, finals
+            )
         else:
-            starts_BLH = [stack(b, [layer[part] for layer in initial]) for part in range(len(initial[0]))] if initial else []
+            parts = range(len(initial[0])) if initial else ()
+            starts_BLH = [stack(b, [layer[part] for layer in initial]) for part in parts]
             hint = "y h c" if isinstance(self, LSTM) else "y h"
             op = self.op(width_of(x), stateful)
             outputs = b.add_many(op, inner, inner_mask, *starts_BLH, name=str(self.name), hint=hint)
             if self.merge == "sum":
                 outputs = (b.add(MergeDirections(), outputs[0], hint="y"), *outputs[1:])
-        return g.call_many(b.done(*(outputs if finals else outputs[:1])), scope, *inlet.arguments)
+        if not finals:
+            return g.call_many(b.done(outputs[0]), scope, *inlet.arguments, hint="x")
+        number = scope.rsplit(".", 1)[-1]
+        hints = ["x", *(f"{letter}_{number}" for letter, _ in zip("hc", outputs[1:], strict=False))]
+        return g.call_many(b.done(*outputs), scope, *inlet.arguments, hint=" ".join(hints))
 
     def _initial(
         self, b: Builder, inlet: Inlet, memories: Mapping[str, Memory], place: Place
@@ -159,6 +173,7 @@ class Recurrent(Component):
         b: Builder,
         inlet: Inlet,
         x: Value,
+        padding: Value | None,
         initial: list[tuple[Value, ...]],
         memory: Memory,
         stateful: bool,
@@ -172,7 +187,7 @@ class Recurrent(Component):
         step = b.child(camel(str(self.name)) + "Step")
         names = ("h", "c") if self.layers.cell else ("h",)
         state = tuple(step.input(n, (x.shape[0], self.hidden_size)) for n in names)
-        x_t = step.input("x", (x.shape[0], x.shape[-1]))
+        x_t, real = step.input("x", (x.shape[0], x.shape[-1])), step.input("real", (x.shape[0],), "bool")
         inside = Inlet(step)
         context = attend.context(
             step, state[0], inside.take(keys, "keys"), inside.take(held, "memory"), inside.take_optional(mask, "mask")
@@ -180,15 +195,19 @@ class Recurrent(Component):
         joined = step.add(Concat(), x_t, context)
         moved = step.add_many(self.cell(width_of(joined)), joined, *state, name=str(self.name), hint=" ".join(names))
         y = step.add(Concat(), moved[0], context) if attend.output == "concat" else moved[0]
+        pairs = zip(names, moved, state, strict=True)
+        kept = [step.add(KeepAtPadding(), real, new, old, hint=name) for name, new, old in pairs]
         begin = initial[0] if initial else ()
         starts_BH = (*begin, *[None] * (len(names) - len(begin)))
-        loop = Loop(step.done(*moved, y), len(names), 1)
-        *last, ys = b.add_many(loop, *starts_BH, x, *inside.arguments, name="step", hint=" ".join([*names, "y"]))
+        loop = Loop(step.done(*kept, y), len(names), 2)
+        steps = b.add(RealSteps(), padding, x, hint="real")
+        *last, ys = b.add_many(loop, *starts_BH, x, steps, *inside.arguments, name="step", hint=" ".join([*names, "y"]))
+        ys = b.add(ZeroPadding(), ys, padding, hint="y")
         return (ys, *(b.add(Unsqueeze(1), v, hint=n) for v, n in zip(last, names, strict=True))) if finals else (ys,)
 
 
 class LSTM(Recurrent):
-    """i, f, o = sigmoid(…), g = tanh(…); c' = f c + i g; h' = o tanh(c'). Gate rows i, f, g, o, as torch stores them."""
+    """i, f, o = sigmoid(…), g = tanh(…); c' = f c + i g; h' = o tanh(c'). Gate rows i, f, g, o, as torch's."""
 
     kind: Literal["lstm"]
     forget_bias: float | None = None
@@ -197,7 +216,7 @@ class LSTM(Recurrent):
     def check(self) -> Findings:
         yield from super().check()
         if self.forget_bias is not None and self.bias == "none":
-            yield Finding("SEQ216", ("forget_bias",), "`forget_bias` starts a bias, and `bias: none` leaves none")
+            yield Finding("SEQ231", ("forget_bias",), "`forget_bias` starts a bias, and `bias: none` leaves none")
 
     def op(self, width: int, stateful: bool) -> Op:
         return Lstm(

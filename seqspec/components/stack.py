@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import Field
 
 from seqspec.components.attention import CrossAttention, SelfAttention
 from seqspec.components.base import Component, Count, Finding, Findings, Name, Rate
 from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
-from seqspec.components.bridge import Layers, Place, Source
-from seqspec.components.feedforward import FeedForward
+from seqspec.components.bridge import Place, Source
 from seqspec.components.inputs import Features, Input, Tokens
 from seqspec.components.masks import Causal, Mask, NoMask
 from seqspec.components.norms import LayerNorm, Norm
-from seqspec.components.positions import Learned, NoPosition, Position, Rope, Sinusoidal
-from seqspec.components.recurrent import Recurrent
-from seqspec.ops import masks
+from seqspec.components.positions import NoPosition, Position, Rope
+from seqspec.components.recurrent import GRU, LSTM, RNN, Recurrent
 
 Path = tuple[str | int, ...]
 
@@ -137,7 +134,8 @@ class Stack(Inherited):
 
     def _fill(self, block: list[Sublayer]) -> list[Sublayer]:
         rates, bias = self.rates, bool(self.bias)
-        assert self.mask is not None and self.position is not None
+        assert self.mask is not None
+        assert self.position is not None
         filled: list[Sublayer] = []
         for sublayer in block:
             name = name_of(sublayer)
@@ -153,7 +151,11 @@ class Stack(Inherited):
     def _fill_entry(self, entry: Entry) -> Entry:
         if isinstance(entry, Block):
             return entry.model_copy(update={"block": self._fill(entry.block)})
-        return entry if isinstance(entry, Pattern) else entry.resolved()
+        if isinstance(entry, Pattern):
+            return entry
+        filled = entry.resolved()
+        assert isinstance(filled, LSTM | GRU | RNN)
+        return filled
 
     # ---- what a resolved stack is ------------------------------------------------------------------------------
 
@@ -235,12 +237,14 @@ class Stack(Inherited):
             if self.norm is not None and not self.final_norm:
                 yield Finding("SEQ231", ("norm",), "`norm` belongs to blocks, and the stack has none")
             if self.norm_placement is not None:
-                yield Finding("SEQ231", ("norm_placement",), "`norm_placement` belongs to blocks, and the stack has none")
+                text = "`norm_placement` belongs to blocks, and the stack has none"
+                yield Finding("SEQ231", ("norm_placement",), text)
         if self.mask is not None and not list(self.attentions()) and not isinstance(self.mask, Causal | NoMask):
             yield Finding("SEQ231", ("mask",), "`mask` belongs to self-attention, and the stack has none")
         turned = [a for a in self.attentions() if isinstance(a.position, Rope)]
         if isinstance(self.position, Rope) and not turned:
-            yield Finding("SEQ231", ("position",), "`rope` acts in self-attention, and no layer here has any that takes it")
+            text = "`rope` acts in self-attention, and no layer here takes it"
+            yield Finding("SEQ231", ("position",), text)
         patterns = {n for entry in self.layers if isinstance(entry, Pattern) for n in entry.pattern}
         for block in self.blocks or {}:
             if block not in patterns:
@@ -265,7 +269,8 @@ class Stack(Inherited):
     def _check_widths(self, others: Mapping[str, Facts]) -> Findings:
         width, told = self.entry_width(), False
         if width is None:
-            yield Finding("SEQ220", (), "the width of the stack is not known", "write `d_model` on the stack or its input")
+            hint = "write `d_model` on the stack or its input"
+            yield Finding("SEQ220", (), "the width of the stack is not known", hint)
             return
         for layer in self.flat():
             if layer.recurrent:
@@ -287,7 +292,10 @@ class Stack(Inherited):
                     found = layer.recurrent.check_bridge(place, others[bridge.from_].source)
                     yield from (f.under(*layer.path) for f in found)
         for layer in self.distinct():
-            parts: list[tuple[Path, str]] = [((n, "from"), s.from_) for n, s in enumerate(layer.block) if isinstance(s, CrossAttention)]
+            parts: list[tuple[Path, str]] = []
+            for n, sublayer in enumerate(layer.block):
+                if isinstance(sublayer, CrossAttention):
+                    parts.append(((n, "from"), sublayer.from_))
             if layer.recurrent and layer.recurrent.bridge:
                 parts.append((("initial_state", "from"), layer.recurrent.bridge.from_))
             if layer.recurrent and layer.recurrent.attend:
@@ -326,5 +334,3 @@ def _attended(layer: Recurrent, others: Mapping[str, Facts]) -> int | None:
     """The width of the stack that a layer's `attend` reads."""
     facts = others.get(layer.attend.from_) if layer.attend else None
     return facts.width if facts else None
-
-

@@ -78,3 +78,27 @@ class MergeDirections(Op):
 
     def onnx(self, o: OnnxWriter, y: Any) -> tuple[Any, ...]:
         return (o.Add(*o.many("Split", 2, y, axis=-1, num_outputs=2)),)
+
+
+@dataclass(frozen=True)
+class StackStates(Op):
+    """h[B, H] of each layer -> [B, L, H]"""
+
+    def infer(self, *layers: Value) -> tuple[Type, ...]:
+        first = layers[0]
+        if any(h.shape != first.shape for h in layers):
+            raise ShapeError(f"{' and '.join(show(h.shape) for h in layers)} are not states of one width")
+        return (Type((first.shape[0], len(layers), *first.shape[1:]), first.dtype),)
+
+    def flops(self, *layers: Value) -> Size:
+        return 0
+
+    def reference(self, np: Any, weights: Weights, *layers: Array) -> tuple[Array, ...]:
+        return (np.stack(layers, 1),)
+
+    def torch(self, t: TorchWriter, *layers: Expr) -> Expr:
+        return Expr(f"{layers[0].tight}.unsqueeze(1)" if len(layers) == 1 else f"torch.stack([{', '.join(layers)}], 1)")
+
+    def onnx(self, o: OnnxWriter, *layers: Any) -> tuple[Any, ...]:
+        rows = [o.Unsqueeze(h, o.ints(1)) for h in layers]
+        return (rows[0] if len(rows) == 1 else o.Concat(*rows, axis=1),)
