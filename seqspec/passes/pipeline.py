@@ -17,22 +17,24 @@ from seqspec.passes.split import split
 Pass = Callable[[Graph], Graph]
 Target = Literal["cpu", "cuda", "portable"]
 
-INFERENCE: tuple[Pass, ...] = (inline, drop_dropout, bind, drop_dead)
-FUSIONS: dict[Target, tuple[Pass, ...]] = {"cpu": (fuse_skip_norm,), "cuda": (fuse_skip_norm,), "portable": ()}
+_INFERENCE: tuple[Pass, ...] = (inline, drop_dropout, bind, drop_dead)
+_FUSIONS: dict[Target, tuple[Pass, ...]] = {"cpu": (fuse_skip_norm,), "cuda": (fuse_skip_norm,), "portable": ()}
 
 
-def run(graph: Graph, passes: Iterable[Pass]) -> Graph:
-    """`graph` through each pass."""
-    return reduce(lambda g, rewrite: rewrite(g), passes, graph)
-
-
-def whole(graph: Graph, target: Target) -> Graph:
+def inference(graph: Graph) -> Graph:
     """The flat graph for ONNX, in one piece."""
-    return run(graph, (*INFERENCE, *FUSIONS[target]))
+    return _run(graph, _INFERENCE)
 
 
-def roles(graph: Graph, target: Target) -> dict[str, Graph]:
-    """The flat graph of each file: `model`, or `encoder` and `decoder` where inputs are read on the first call only."""
-    flat = run(graph, INFERENCE)
-    parts = dict(zip(("encoder", "decoder"), split(flat), strict=True)) if flat.once else {"model": flat}
-    return {role: run(part, FUSIONS[target]) for role, part in parts.items()}
+def parts(flat: Graph) -> dict[str, Graph]:
+    """The graph of each file: `model`, or `encoder` and `decoder` where inputs are read on the first call only."""
+    return dict(zip(("encoder", "decoder"), split(flat), strict=True)) if flat.once else {"model": flat}
+
+
+def fused(flat: Graph, target: Target) -> Graph:
+    """With the kernels that `target` has and ONNX lacks."""
+    return _run(flat, _FUSIONS[target])
+
+
+def _run(graph: Graph, passes: Iterable[Pass]) -> Graph:
+    return reduce(lambda g, rewrite: rewrite(g), passes, graph)

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from seqspec.backends.onnx.export import export, model, write_directory
+from seqspec.backends.onnx.memory import refuse_if_too_large
 
-import onnx_ir as ir
-
-from seqspec.backends.onnx.lower import lower
-from seqspec.backends.onnx.tensors import Tensors
-from seqspec.backends.onnx.types import check_dtype
-from seqspec.graph.ir import Graph
-from seqspec.passes.pipeline import Target, whole
-
-
-def model(
-    graph: Graph,
-    weights: Mapping[str, Any] | None = None,
-    *,
-    target: Target = "cpu",
-    dtype: str = "float32",
-    seed: int = 0,
-) -> ir.Model:
-    """One graph, made ready for `target`, as a model whose weights are read when it is written."""
-    check_dtype(dtype)
-    tensors = Tensors(graph.root.params, weights, dtype, seed)
-    return lower(whole(graph, target), tensors, "0.1.0")
+__all__ = ["export", "model", "refuse_if_too_large", "write_directory"]

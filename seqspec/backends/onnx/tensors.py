@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,11 @@ import numpy
 import onnx_ir as ir
 
 from seqspec.backends.onnx.types import element, numpy_dtype
-from seqspec.diagnostics import CompileError
+from seqspec.backends.weights import check, initial
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Param
 
+Array = numpy.ndarray[Any, Any]
 Make = Callable[..., Any]
 
 
@@ -25,32 +26,20 @@ class Source:
     weights: Mapping[str, Any] | None
     seed: int
 
-    def check(self) -> None:
-        """Refuses weights that lack a parameter."""
-        missing = [] if self.weights is None else [name for name in self.params if name not in self.weights]
-        if missing:
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            raise CompileError("SEQ407", f"The weights lack {', '.join(missing[:3])}{more}.")
-
-    def load(self, name: str) -> numpy.ndarray[Any, Any]:
+    def load(self, name: str) -> Array:
         """One parameter, as its source holds it."""
-        param = self.params[name]
         if self.weights is None:
-            from seqspec.backends import weights as initial_weights
-
-            return numpy.asarray(initial_weights.initial(param, self.seed))
-        array = as_numpy(self.weights[name])
-        if array.shape != param.shape:
-            raise CompileError("SEQ408", f"{name} has shape {list(array.shape)}; the model has {list(param.shape)}.")
-        return array
+            return initial(self.params[name], self.seed)
+        return as_numpy(self.weights[name])
 
 
 class Tensors:
     """Tensors by what they hold. Two graphs over one `Tensors` share what they have in common."""
 
-    def __init__(self, params: Iterable[Param], weights: Mapping[str, Any] | None, dtype: str, seed: int) -> None:
+    def __init__(self, params: Sequence[Param], weights: Mapping[str, Any] | None, dtype: str, seed: int) -> None:
         self.source = Source({p.name: p for p in params}, weights, seed)
-        self.source.check()
+        if weights is not None:
+            check(tuple(params), weights)
         self.dtype = dtype
         self._made: dict[tuple[str, ...], ir.LazyTensor] = {}
 
@@ -80,7 +69,7 @@ class Tensors:
         return self._made[key]
 
 
-def as_numpy(array: Any) -> numpy.ndarray[Any, Any]:
+def as_numpy(array: Any) -> Array:
     """A NumPy, torch or other array-like as NumPy."""
     if hasattr(array, "detach"):
         array = array.detach().cpu()

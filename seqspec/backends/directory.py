@@ -1,0 +1,161 @@
+"""The output directory: written beside its place, complete with hashes, then put there in one step or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from seqspec.diagnostics import CompileError
+
+MANIFEST = "seqspec.json"
+SCHEMA = 1
+_MARK = ".seqspec-"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A fresh directory that takes the place of `path` when the block ends; `path` is as it was if anything fails."""
+    path = Path(os.path.abspath(path))
+    refuse(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        fresh = path.with_name(f".{path.name}{_MARK}{os.getpid()}-{secrets.token_hex(4)}")
+        fresh.mkdir()
+    except OSError as error:
+        _unwritable(path, error)
+    try:
+        yield fresh
+        _sync(fresh)
+        _swap(fresh, path)
+        _sync(path.parent)
+    except OSError as error:
+        _unwritable(path, error)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def refuse(path: Path) -> None:
+    """Refuses a path that holds anything but nothing, or an output of seqspec and only that."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _unwritable(path, error)
+    if not stat.S_ISDIR(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
+        raise CompileError("SEQ403", f"`{path}` is {what}.", "give a directory that does not exist yet")
+    foreign = _foreign(path)
+    if foreign:
+        raise CompileError(
+            "SEQ403", f"`{path}` holds `{foreign}`, which is no output of seqspec.", "nothing was changed"
+        )
+
+
+def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes the manifest, last of all, with size and SHA-256 of every file; `known` has those hashed on the way."""
+    files = {}
+    for file in sorted(folder.iterdir()):
+        _sync(file)
+        files[file.name] = known.get(file.name) or record(file)
+    text = json.dumps({"seqspec": SCHEMA, **manifest, "files": files}, indent=2, ensure_ascii=False)
+    write(folder / MANIFEST, (text + "\n").encode())
+
+
+def record(file: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file, as the manifest holds them."""
+    with file.open("rb") as stream:
+        return {"size": file.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+
+def write(file: Path, content: bytes) -> None:
+    """The content, on the disk."""
+    with file.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _foreign(path: Path) -> str | None:
+    """The first thing in a directory that no manifest of ours lists."""
+    found = sorted(entry.name for entry in path.iterdir())
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        ours = {MANIFEST, *manifest["files"]} if manifest["seqspec"] else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        ours = set()
+    return next((name for name in found if name not in ours), None)
+
+
+def _swap(fresh: Path, path: Path) -> None:
+    """`fresh` under the name `path`; what was there ends up under the name of `fresh`."""
+    if not path.exists():
+        fresh.rename(path)
+    elif not _exchange(fresh, path):
+        aside = fresh.with_name(f"{fresh.name}-old")
+        path.rename(aside)
+        try:
+            fresh.rename(path)
+        except BaseException:
+            aside.rename(path)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swaps two names in one step, where the system can: then even a power cut leaves one of the two whole."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """What runs for this path left when they were killed; an old output that one had put aside comes back."""
+    for left in path.parent.glob(f".{path.name}{_MARK}*"):
+        pid = left.name.rpartition(_MARK)[2].partition("-")[0]
+        if pid.isdecimal() and _alive(int(pid)):
+            continue
+        if left.name.endswith("-old") and not path.exists():
+            left.rename(path)
+        else:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    if os.name == "nt":  # there signal 0 is Ctrl-C; files in use cannot be removed anyway
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync(path: Path) -> None:
+    """Makes a file, or the names in a directory, last through a power cut."""
+    if os.name == "nt" and path.is_dir():  # Windows opens no directories
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(path: Path, error: OSError) -> NoReturn:
+    raise CompileError("SEQ404", f"`{path}` cannot be written: {error.strerror or error}.") from error

@@ -1,0 +1,65 @@
+"""The external data file: every tensor of one or more models once, aligned, one in memory at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy
+import onnx_ir as ir
+
+NAME = "model.onnx.data"
+# whole pages for what is worth mapping, cache lines for the rest
+_PAGE, _LINE, _LARGE = 4096, 64, 1 << 16
+
+
+def write_data(models: Iterable[ir.Model], folder: Path) -> dict[str, Any]:
+    """Moves the lazy weights of `models` to the file; returns its size and SHA-256."""
+    values = [v for model in models for v in model.graph.initializers.values()]
+    lazy = [(v, v.const_value) for v in values if isinstance(v.const_value, ir.LazyTensor)]
+    stored: dict[int, ir.ExternalTensor] = {}
+    with (folder / NAME).open("wb") as stream, ThreadPoolExecutor(1) as hasher:
+        file = _Hashed(stream, hasher)
+        for value, tensor in lazy:
+            if id(tensor) not in stored:
+                stored[id(tensor)] = _store(file, tensor)
+            there = stored[id(tensor)]
+            value.const_value = ir.ExternalTensor(
+                NAME, there.offset, there.length, there.dtype, shape=there.shape, name=str(value.name)
+            )
+        stream.flush()
+        os.fsync(stream.fileno())
+        return {"size": file.size, "sha256": file.digest()}
+
+
+class _Hashed:
+    """A stream that is hashed by another thread while it is written."""
+
+    def __init__(self, stream: BinaryIO, hasher: ThreadPoolExecutor) -> None:
+        self.stream, self.hasher = stream, hasher
+        self.size = 0
+        self._hash = hashlib.sha256()
+
+    def write(self, content: Any) -> None:
+        hashed = self.hasher.submit(self._hash.update, content)
+        self.stream.write(content)
+        self.size += len(content)
+        hashed.result()  # so that one tensor at most is in memory
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _store(file: _Hashed, tensor: ir.LazyTensor) -> ir.ExternalTensor:
+    array = tensor.numpy()
+    alignment = _PAGE if array.nbytes >= _LARGE else _LINE
+    file.write(bytes(-file.size % alignment))
+    offset = file.size
+    file.write(array.reshape(-1).view(numpy.uint8).data)
+    return ir.ExternalTensor(
+        NAME, offset, array.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape), name=str(tensor.name)
+    )

@@ -1,0 +1,80 @@
+"""A graph as ONNX models, and as the directory that a Session opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from seqspec.backends.directory import refuse, replacing, seal, write
+from seqspec.backends.onnx import data
+from seqspec.backends.onnx.lower import lower
+from seqspec.backends.onnx.manifest import manifest, package_version
+from seqspec.backends.onnx.memory import refuse_if_too_large
+from seqspec.backends.onnx.tensors import Tensors
+from seqspec.backends.onnx.types import check_dtype
+from seqspec.graph.ir import Graph
+from seqspec.passes.pipeline import Target, fused, inference, parts
+
+Weights = Mapping[str, Any]
+
+
+def model(
+    graph: Graph, weights: Weights | None = None, *, target: Target = "cpu", dtype: str = "float32", seed: int = 0
+) -> ir.Model:
+    """One graph in one piece, as a model whose weights are read when it is written."""
+    tensors = _tensors(graph, weights, dtype, seed)
+    return lower(fused(inference(graph), target), tensors, package_version("seqspec-compiler"))
+
+
+def export(
+    graph: Graph, weights: Weights | None = None, *, target: Target = "cpu", dtype: str = "float32", seed: int = 0
+) -> dict[str, ir.Model]:
+    """A model for each file: `model`, or `encoder` and `decoder`, which share the tensors they have in common."""
+    return _lower(_roles(inference(graph), target), _tensors(graph, weights, dtype, seed))
+
+
+def write_directory(
+    graph: Graph,
+    path: Path,
+    weights: Weights | None = None,
+    *,
+    target: Target = "cpu",
+    dtype: str = "float32",
+    seed: int = 0,
+    spec: str = "",
+    inputs: Mapping[str, Any] | None = None,
+) -> None:
+    """The files of `export` over one data file, `spec.yaml` and the manifest, in the place of `path` or not at all.
+
+    `spec` is the text to keep; `inputs` says more about inputs by name, as plain data: a pad_id, a limit.
+    """
+    refuse(path)
+    tensors = _tensors(graph, weights, dtype, seed)
+    refuse_if_too_large(graph, dtype, path)
+    flat = inference(graph)
+    roles = _roles(flat, target)
+    models = _lower(roles, tensors)
+    described = manifest(graph, flat, roles, target=target, dtype=dtype, inputs=inputs or {})
+    with replacing(path) as folder:
+        known = {data.NAME: data.write_data(models.values(), folder)}
+        for role, made in models.items():
+            write(folder / f"{role}.onnx", ir.to_proto(made).SerializeToString(deterministic=True))
+        write(folder / "spec.yaml", spec.encode())
+        seal(folder, described, known)
+
+
+def _roles(flat: Graph, target: Target) -> dict[str, Graph]:
+    return {role: fused(part, target) for role, part in parts(flat).items()}
+
+
+def _lower(roles: Mapping[str, Graph], tensors: Tensors) -> dict[str, ir.Model]:
+    version = package_version("seqspec-compiler")
+    return {role: lower(part, tensors, version) for role, part in roles.items()}
+
+
+def _tensors(graph: Graph, weights: Weights | None, dtype: str, seed: int) -> Tensors:
+    check_dtype(dtype)
+    return Tensors(graph.root.params, weights, dtype, seed)

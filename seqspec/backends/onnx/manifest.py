@@ -1,0 +1,52 @@
+"""What `seqspec.json` says of an ONNX output, besides its files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from seqspec.graph.ir import Graph, Node
+from seqspec.graph.signature import signature
+from seqspec.ops.fused import FusedOp
+
+_PACKAGES = ("seqspec-compiler", "onnx", "onnx-ir", "numpy")
+
+
+def manifest(
+    graph: Graph, flat: Graph, roles: Mapping[str, Graph], *, target: str, dtype: str, inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`flat` is the graph in one piece as the files compute it; `graph` still knows what callers may leave out."""
+    described = signature(flat).to_json()
+    optional = {v.name for v in graph.root.inputs if v.optional}
+    for port in described["inputs"]:
+        if port["name"] in optional:
+            port["optional"] = True
+    return {
+        "backend": "onnx",
+        "versions": {name: package_version(name) for name in _PACKAGES},
+        "target": target,
+        "dtype": dtype,
+        "graphs": {role: f"{role}.onnx" for role in roles},
+        "signature": described,
+        "inputs": dict(inputs),
+        "forms": [form for role, part in roles.items() for form in _forms(role, part)],
+    }
+
+
+def package_version(name: str) -> str:
+    """The installed version, or nothing."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _forms(role: str, graph: Graph) -> list[dict[str, Any]]:
+    fused = [n.op for n in graph.root.items if isinstance(n, Node) and isinstance(n.op, FusedOp)]
+    counts = Counter((f"{op.domain}.{op.op_type}", len(op.body.items)) for op in fused)
+    return [
+        {"graph": role, "form": name, "count": count, "reason": f"one kernel for {size} nodes; elsewhere its function"}
+        for (name, size), count in counts.items()
+    ]
