@@ -12,7 +12,8 @@ from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, To
 
 MASKED_SOFTMAX = Helper(
     "masked_softmax",
-    '''def masked_softmax(scores, mask):
+    '''
+def masked_softmax(scores, mask):
     """scores[B, S], mask[B, S] or None -> softmax over what is True; an empty row gives zeros, and finite gradients"""
     if mask is None:
         return scores.softmax(-1)

@@ -13,7 +13,8 @@ from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, To
 
 STACK_STEPS = Helper(
     "stack_steps",
-    '''def stack_steps(steps, x, *shape):
+    '''
+def stack_steps(steps, x, *shape):
     """steps [B, *shape], one for each column of x[B, T, ...] -> [B, T, *shape], T = 0 included"""
     return torch.stack(steps, 1) if steps else x.new_zeros(x.shape[0], 0, *shape)
 ''',
@@ -139,7 +140,13 @@ class Loop(Op):
             past if past is not None else start if start is not None else self._onnx_zeros(o, value, (*xs, *invariants))
             for past, start, value in zip(pasts, initial, self.body.inputs, strict=False)
         ]
-        return tuple(o.scan(self.body, self.carried, self.scanned, (*starts, *xs, *invariants)))
+        # onnxruntime's Scan needs a step, so that there is always one, which T = 0 takes back
+        steps = [_some_step(o, x, value.dtype) for x, value in zip(xs, self.body.inputs[self.carried :], strict=False)]
+        outputs = o.scan(self.body, self.carried, self.scanned, (*starts, *steps, *invariants))
+        time = o.size(xs[0], 1)
+        stepped = o.Greater(time, o.ints(0))
+        finals = [o.Where(stepped, final, start) for final, start in zip(outputs, starts, strict=False)]
+        return (*finals, *(o.Slice(y, o.ints(0), time, o.ints(1)) for y in outputs[self.carried :]))
 
     def _onnx_zeros(self, o: OnnxWriter, value: Value, given: Sequence[Any]) -> Any:
         sizes = [o.ints(s) if isinstance(s, int) else o.size(*self._measure(s, given)) for s in value.shape]
@@ -168,6 +175,13 @@ class Loop(Op):
                 known = (shape[0], *shape[2:]) if scanned else shape
                 sizes |= {str(s): n for s, n in zip(value.shape, known, strict=True) if isinstance(n, int)}
         return sizes
+
+
+def _some_step(o: OnnxWriter, x: Any, dtype: str) -> Any:
+    """[B,T,·], with a step of zeros where T = 0."""
+    missing = o.Max(o.Sub(o.ints(1), o.size(x, 1)), o.ints(0))
+    shape = o.Concat(o.size(x, 0), missing, o.Shape(x, start=2), axis=0)
+    return o.Concat(x, o.Expand(o.scalar(0, dtype), shape), axis=1)
 
 
 def _region_flops(region: Region, sizes: Mapping[str, int]) -> Size:

@@ -48,20 +48,20 @@ def run(
 ) -> tuple[Any, ...]:
     """x[B,T,I], mask[B,S] or None, starts[B,L·D,H] or None -> y[B,T,D·H], finals[B,L·D,H]"""
     real = None if mask is None else _real(o, x, mask)
-    lengths = None if real is None else o.cast(real.lengths, "int32")
+    # onnxruntime aborts at T = 0 where there are no lengths
+    lengths = real.lengths if real else o.Expand(o.size(x, 1), o.size(x, 0))
     y = o.Transpose(x, perm=[1, 0, 2]) if real is None else _compacted(o, x, real, sizes)
     initial = [_by_layer(o, start, len(layers)) for start in starts]
     finals = []
     for number, layer in enumerate(layers):
         if number:
             y = _between(o, y, sizes)
-        inputs = [y, *layer, lengths, *(states[number] for states in initial)]
+        inputs = [y, *layer, o.cast(lengths, "int32"), *(states[number] for states in initial)]
         while inputs[-1] is None:
             inputs.pop()
         y, *last = o.many(kind, 1 + len(starts), *inputs, hidden_size=sizes.hidden, **attributes)
         finals.append(last)
-    some = o.size(x, 1) if real is None else o.Unsqueeze(real.lengths, o.ints(1, 2))
-    outputs = [_final(o, parts, start, some) for parts, start in zip(zip(*finals, strict=True), starts, strict=True)]
+    outputs = [_final(o, parts, start, lengths) for parts, start in zip(zip(*finals, strict=True), starts, strict=True)]
     return (_batch_first(o, y, real, sizes), *outputs)
 
 
@@ -113,7 +113,9 @@ def _by_layer(o: OnnxWriter, start: Any, layers: int) -> list[Any]:
     return [first] if layers == 1 else o.many("Split", layers, first, axis=0, num_outputs=layers)
 
 
-def _final(o: OnnxWriter, parts: Sequence[Any], start: Any, some: Any) -> Any:
+def _final(o: OnnxWriter, parts: Sequence[Any], start: Any, lengths: Any) -> Any:
     """[D,B,H] of every layer -> [B,L·D,H]; onnxruntime gives zeros for a row without a step, which keeps its start."""
     final = o.Transpose(parts[0] if len(parts) == 1 else o.Concat(*parts, axis=0), perm=[1, 0, 2])
-    return final if start is None else o.Where(o.Greater(some, o.scalar(0, "int64")), final, start)
+    if start is None:
+        return final
+    return o.Where(o.Greater(o.Unsqueeze(lengths, o.ints(1, 2)), o.scalar(0, "int64")), final, start)

@@ -94,7 +94,7 @@ def ragged(rnn, step, x, mask, *states):
         return recurrent(rnn, x, *states)
     order = None
     if (mask[:, 1:] & ~mask[:, :-1]).any():  # something real follows padding: the real steps move to the left
-        order = mask.int().argsort(1, descending=True, stable=True)[..., None].to(x.device)
+        order = mask.int().argsort(dim=1, descending=True, stable=True)[..., None].to(x.device)
         x = x.gather(1, order.expand_as(x))
     lengths = mask.sum(1)
     packed = nn.utils.rnn.pack_padded_sequence(x, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
@@ -143,7 +143,7 @@ STEPWISE_CELL = Helper(
     "StepwiseCell",
     '''
 class StepwiseCell(nn.Module):
-    """A cell that torch lacks: `step(W x + b, states, U, c) -> states` of `gates` blocks, with nn.GRUCell's parameters"""
+    """A cell that torch lacks: `step(W x + b, states, U, c) -> states` of `gates` blocks; named as in nn.GRUCell"""
 
     def __init__(self, step, gates, input_size, hidden_size, biases=2):
         super().__init__()

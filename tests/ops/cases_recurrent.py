@@ -1,0 +1,188 @@
+"""Rows of the op table for everything recurrent, with padding on the right, on the left, in holes, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from harness import Array, Input, Row, single
+
+from seqspec.graph.builder import Builder
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, dim
+from seqspec.graph.ir import Region
+from seqspec.ops.attend import MaskedSoftmax, WeightedSum
+from seqspec.ops.cells import Cell, GruCell, LstmCell, RnnCell
+from seqspec.ops.elementwise import Add
+from seqspec.ops.gru import Gru
+from seqspec.ops.linear import Linear
+from seqspec.ops.loop import Loop
+from seqspec.ops.lstm import Lstm
+from seqspec.ops.recurrent import Recurrent
+from seqspec.ops.rnn import Rnn
+from seqspec.ops.shape import Concat
+from seqspec.ops.state import MergeDirections, SelectState
+
+B, T, P, S = dim(BATCH), dim(TIME), dim(PAST), dim(ENCODER_TIME)
+
+LAYERS: dict[str, Recurrent] = {
+    "gru": Gru(3, 5),
+    "gru two layers both ways": Gru(3, 4, 2, True),
+    "gru before": Gru(3, 4, 2, reset="before"),
+    "gru write both ways": Gru(3, 4, 1, True, update="write"),
+    "gru before write single": Gru(3, 4, 2, True, "single", reset="before", update="write"),
+    "gru single": Gru(3, 4, bias="single"),
+    "gru without bias": Gru(3, 4, bias="none"),
+    "lstm": Lstm(3, 5),
+    "lstm three layers both ways": Lstm(3, 2, 3, True),
+    "lstm single both ways": Lstm(3, 4, 1, True, "single"),
+    "lstm without bias": Lstm(3, 4, 2, bias="none", dropout=0.5),
+    "rnn tanh": Rnn(3, 5, 2),
+    "rnn relu both ways": Rnn(3, 4, 1, True, activation="relu"),
+    "rnn sigmoid both ways": Rnn(3, 4, 2, True, activation="sigmoid"),
+    "rnn without bias": Rnn(3, 1, bias="none", dropout=0.0),
+}
+
+RIGHT = np.array([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0]], bool)
+MASKS: dict[str, Array | None] = {
+    "unmasked": None,
+    "full": np.ones_like(RIGHT),
+    "right": RIGHT,
+    "left": RIGHT[:, ::-1].copy(),
+    "holes": np.array([[0, 1, 0, 1, 1, 0], [1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]], bool),
+    "empty": np.zeros_like(RIGHT),
+}
+
+
+def random(*shape: int, seed: int = 1) -> Array:
+    return single(np.random.default_rng((seed, *shape)).normal(size=shape))
+
+
+def layer_row(
+    name: str,
+    op: Recurrent,
+    mask: Array | None = None,
+    *,
+    batch: int = 4,
+    time: int = 6,
+    start: bool = False,
+    past: bool = False,
+) -> Row:
+    """A mask longer than `time` covers a past too. `start` gives h0 (c0), `past` makes the layer stateful."""
+    states = tuple(
+        random(batch, op.num_layers * op.directions, op.hidden_size, seed=k) for k in range(len(op.rule.carried))
+    )
+    length = (B, T) if mask is None or mask.shape[1] == time else (B, P + T)
+    inputs = [Input((B, T, op.input_size), random(batch, time, op.input_size))]
+    inputs.append(Input(length, mask, "bool") if mask is not None else None)
+    inputs += [Input((B, *s.shape[1:]), 0.5 * s) for s in states] if start else []
+    sizes = {BATCH: batch, TIME: time, PAST: mask.shape[1] - time if mask is not None else 0}
+    return Row(name, replace(op, stateful=past), tuple(inputs), sizes, states if past else ())
+
+
+def layer_rows() -> Iterator[Row]:
+    for name, op in LAYERS.items():
+        for kind, mask in MASKS.items():
+            yield layer_row(f"{name} {kind}", op, mask)
+        yield layer_row(f"{name} holes from a start", op, MASKS["holes"], start=True)
+        yield layer_row(f"{name} from a start", op, start=True)
+        yield layer_row(f"{name} one step of one", op, np.ones((1, 1), bool), batch=1, time=1)
+        yield layer_row(f"{name} no step", op, np.ones((2, 0), bool), batch=2, time=0, start=True)
+        yield layer_row(f"{name} no step, unmasked", op, batch=2, time=0, start=True)
+        if not op.bidirectional:
+            yield layer_row(f"{name} past", op, MASKS["holes"], past=True)
+            yield layer_row(f"{name} past wins", op, start=True, past=True)
+            yield layer_row(f"{name} long mask", op, MASKS["holes"], time=4, past=True)
+            yield layer_row(f"{name} no step with a past", op, np.ones((2, 3), bool), batch=2, time=0, past=True)
+            # a file always has a past: there the first one is the start
+            yield replace(layer_row(f"{name} start before a past", op, start=True, past=True), pasts=(), onnx=False)
+
+
+CELLS: dict[str, Cell] = {
+    "gru": GruCell(3, 4),
+    "gru before": GruCell(3, 4, reset="before"),
+    "gru write": GruCell(3, 4, update="write"),
+    "gru before write single": GruCell(3, 4, "single", reset="before", update="write"),
+    "gru before without bias": GruCell(3, 4, "none", reset="before"),
+    "gru single": GruCell(3, 4, "single"),
+    "gru without bias": GruCell(3, 4, "none"),
+    "lstm": LstmCell(3, 4),
+    "lstm single": LstmCell(3, 4, "single"),
+    "lstm without bias": LstmCell(3, 4, "none"),
+    "rnn tanh": RnnCell(3, 4),
+    "rnn relu": RnnCell(3, 4, "none", activation="relu"),
+    "rnn sigmoid": RnnCell(3, 4, activation="sigmoid"),
+    "rnn single": RnnCell(3, 4, "single"),
+}
+
+
+def cell_row(name: str, op: Cell, batch: int) -> Row:
+    states = [random(batch, op.hidden_size, seed=k) for k in range(len(op.rule.carried))]
+    inputs = [Input((B, op.input_size), random(batch, op.input_size)), *(Input((B, op.hidden_size), s) for s in states)]
+    return Row(name, op, tuple(inputs), {BATCH: batch})
+
+
+def lstm_body() -> Region:
+    """h, c, x, bias -> h', c', [h'; x], and h' once more"""
+    b = Builder("LstmStep")
+    h, c = b.input("h", (B, 4)), b.input("c", (B, 4))
+    x, bias = b.input("x", (B, 3)), b.input("bias", (B, 3))
+    h, c = b.add_many(LstmCell(3, 4), b.add(Add(), x, bias), h, c, name="cell", hint="h c")
+    return b.done(h, c, b.add(Concat(), h, x, hint="y"), h)
+
+
+def attending_body() -> Region:
+    """h, x, keys, memory, mask -> h', [h'; context], weights: Bahdanau's step with a dot product"""
+    b = Builder("AttendingStep")
+    h, x = b.input("h", (B, 4)), b.input("x", (B, 3))
+    scores, memory = b.input("scores", (B, S)), b.input("memory", (B, S, 5))
+    mask = b.input("mask", (B, S), "bool")
+    weights = b.add(MaskedSoftmax(), scores, mask, hint="weights")
+    context = b.add(WeightedSum(), weights, memory, hint="context")
+    h = b.add(GruCell(8, 4), b.add(Concat(), x, context), h, name="gru", hint="h")
+    return b.done(h, b.add(Linear(9, 2), b.add(Concat(), h, context), name="out", hint="y"), weights)
+
+
+def loop_rows() -> Iterator[Row]:
+    for time, batch in ((5, 3), (1, 1), (0, 2)):
+        sizes = {BATCH: batch, TIME: time, ENCODER_TIME: 6}
+        x, bias = Input((B, T, 3), random(batch, time, 3)), Input((B, 3), random(batch, 3))
+        h, c = (random(batch, 4, seed=k) for k in (2, 3))
+        two = Loop(lstm_body(), carried=2, stateful=False)
+        tag = f"of {time} steps"
+        yield Row(f"lstm {tag}", two, (Input((B, 4), h), Input((B, 4), c), x, bias), sizes)
+        yield Row(f"lstm from zeros {tag}", two, (None, None, x, bias), sizes)
+        yield Row(f"lstm from h {tag}", two, (Input((B, 4), h), None, x, bias), sizes)
+        stateful = replace(two, stateful=True)
+        yield Row(f"lstm past {tag}", stateful, (Input((B, 4), c), None, x, bias), sizes, (h, c))
+        start = (Input((B, 4), c), None, x, bias)
+        yield Row(f"lstm before a past {tag}", stateful, start, sizes, onnx=False)
+        memory = Input((B, S, 5), random(batch, 6, 5))
+        scores = Input((B, S), random(batch, 6))
+        for kind in ("right", "holes", "unmasked"):
+            mask = MASKS[kind]
+            given = Input((B, S), None if mask is None else mask[:batch], "bool")
+            attending = Loop(attending_body(), carried=1)
+            yield Row(f"attending {kind} {tag}", attending, (None, x, scores, memory, given), sizes, (None,))
+
+
+def other_rows() -> Iterator[Row]:
+    sizes, h = {BATCH: 4, TIME: 6}, Input((B, 6, 5), random(4, 6, 5))
+    for take in ("all", "forward", "backward", "sum"):
+        yield Row(take, SelectState(1, 2, take), (h,), sizes)
+    yield Row("one direction", SelectState(5), (h,), sizes)
+    yield Row("sum", MergeDirections(), (Input((B, T, 8), random(4, 6, 8)),), sizes)
+    yield Row("sum of no step", MergeDirections(), (Input((B, T, 8), random(4, 0, 8)),), {BATCH: 4, TIME: 0})
+    for kind, mask in MASKS.items():
+        given = Input((B, T), mask, "bool")
+        yield Row(kind, MaskedSoftmax(), (Input((B, T), 9 * random(4, 6)), given), sizes)
+    yield Row("without a mask", MaskedSoftmax(), (Input((B, T), random(4, 6)), None), sizes)
+    yield Row("memory", WeightedSum(), (Input((B, T), random(4, 6)), Input((B, T, 5), random(4, 6, 5))), sizes)
+
+
+ROWS: list[Row] = [
+    *layer_rows(),
+    *(cell_row(name, op, batch) for name, op in CELLS.items() for batch in (1, 3)),
+    *loop_rows(),
+    *other_rows(),
+]
