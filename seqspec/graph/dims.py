@@ -6,6 +6,7 @@ prove is an error there, never an assumption.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -112,9 +113,33 @@ def names(size: Size) -> set[str]:
     return found
 
 
+def parse(text: str) -> Size:
+    """The size that prints as `text`; ValueError where none does."""
+    return _size(ast.parse(text, mode="eval").body)
+
+
 def show(shape: Shape) -> str:
     """`[batch_size, 8, 64]`"""
     return f"[{', '.join(map(str, shape))}]"
+
+
+def _size(tree: ast.expr) -> Size:
+    match tree:
+        case ast.Constant(int(number)):
+            return number
+        case ast.Name(name):
+            return dim(name)
+        case ast.UnaryOp(ast.USub(), operand):
+            return _size(operand) * -1
+        case ast.BinOp(left, ast.Add(), right):
+            return _size(left) + _size(right)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _size(left) * _size(right)
+        case ast.Call(ast.Name("floor"), [ast.BinOp(left, ast.Div(), ast.Constant(int(divisor)))]):
+            return _size(left) // divisor
+        case ast.Call(ast.Name("ceil"), [ast.BinOp(left, ast.Div(), ast.Constant(int(divisor)))]):
+            return ceil_div(_size(left), divisor)
+    raise ValueError(f"{ast.unparse(tree)} is no size")
 
 
 def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seqspec.graph.dims import Shape
+from seqspec.graph.dims import Shape, parse
 from seqspec.graph.ir import Graph, State, Value
 from seqspec.graph.types import DType
 
@@ -24,7 +25,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Carried:
-    """A state: `past` goes in, `present` comes out. A held one comes out of the first call and only goes in after."""
+    """A state: `past` goes in, `present` comes out. A held one comes out of the first call and only goes in after.
+
+    `path` is its full name in the graph; a signature read from a manifest has none.
+    """
 
     path: str
     past: str
@@ -49,6 +53,12 @@ class Signature:
             "outputs": [_port(p) for p in self.outputs],
             "states": [_state(s) for s in self.states],
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Signature:
+        """What `to_json` was given, up to the paths of states."""
+        inputs, outputs = (tuple(_read_port(p) for p in data[key]) for key in ("inputs", "outputs"))
+        return cls(inputs, outputs, tuple(_read_state(s) for s in data["states"]))
 
 
 def signature(graph: Graph) -> Signature:
@@ -107,3 +117,13 @@ def _port(port: Port) -> dict[str, Any]:
 def _state(state: Carried) -> dict[str, Any]:
     shape = list(map(str, state.shape))
     return {"past": state.past, "present": state.present, "shape": shape, "dtype": state.dtype, "held": state.held}
+
+
+def _read_port(data: Mapping[str, Any]) -> Port:
+    optional, once = bool(data.get("optional")), bool(data.get("once"))
+    return Port(data["name"], tuple(map(parse, data["shape"])), data["dtype"], optional, once)
+
+
+def _read_state(data: Mapping[str, Any]) -> Carried:
+    shape = tuple(map(parse, data["shape"]))
+    return Carried("", data["past"], data["present"], shape, data["dtype"], data["held"])
