@@ -30,25 +30,26 @@ def initial(param: Param, seed: int = 0) -> Weight:
 
 
 def _draw(random: np.random.Generator, init: Init, shape: tuple[int, ...]) -> Weight:
-    args = init.args
+    numbers = [arg for arg in init.args if not isinstance(arg, Init)]
     match init.kind:
         case "zeros" | "ones":
             return np.full(shape, init.kind == "ones", np.float32)
         case "constant":
-            return np.full(shape, args[0], np.float32)
+            return np.full(shape, numbers[0], np.float32)
         case "uniform":
-            bound = np.float32(args[0])
+            bound = np.float32(numbers[0])
             values = random.random(shape, np.float32)
             values *= 2 * bound
             values -= bound
             return values
         case "normal":
             values = random.standard_normal(shape, np.float32)
-            values *= np.float32(args[0])
+            values *= np.float32(numbers[0])
             return values
         case "blocks":
-            part = (shape[0] // len(args), *shape[1:])
-            return np.concatenate([_draw(random, inner, part) for inner in args if isinstance(inner, Init)])
+            parts = [arg for arg in init.args if isinstance(arg, Init)]
+            part = (shape[0] // len(parts), *shape[1:])
+            return np.concatenate([_draw(random, inner, part) for inner in parts])
 
 
 def check(params: tuple[Param, ...], weights: Mapping[str, Any]) -> None:

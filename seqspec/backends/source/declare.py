@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import TypeAlias
 
 from seqspec.backends.source.names import CONTAINER_ATTRIBUTES, MODULE_ATTRIBUTES, attribute
 from seqspec.diagnostics import SeqspecError
 from seqspec.graph.ir import Init, Param
 from seqspec.ops.base import Op
 
-Tree = dict[str, Union[str, "Tree"]]
+Tree: TypeAlias = "dict[str, str | Tree]"
 
 
 class Declarations:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seqspec.backends.source import names
-from seqspec.backends.source.classes import ClassWriter, Written
-from seqspec.backends.source.forward import Class, File
+from seqspec.backends.source.classes import Body, ClassWriter
+from seqspec.backends.source.context import Class, File
 from seqspec.backends.source.past import literal, state_names
 from seqspec.backends.source.plan import once_inputs
 from seqspec.backends.source.root import STATE_TOOLS, Root
@@ -16,20 +17,16 @@ from seqspec.backends.source.wrap import statement
 from seqspec.graph.ir import Call, Graph, Region
 from seqspec.graph.signature import signature
 
-_IMPORTS = (
-    ("functools", "import functools"),
-    ("math", "import math"),
-    ("NamedTuple", "from typing import NamedTuple"),
-    ("torch", "import torch"),
-    ("F", "import torch.nn.functional as F"),
-    ("Tensor", "from torch import Tensor"),
-    ("nn", "from torch import nn"),
-    ("checkpoint", "from torch.utils.checkpoint import checkpoint"),
-)
+_STANDARD = {"functools": "import functools", "math": "import math", "NamedTuple": "from typing import NamedTuple"}
+_TORCH = {
+    "torch": "import torch",
+    "F": "import torch.nn.functional as F",
+    "Tensor": "from torch import Tensor, nn",
+    "checkpoint": "from torch.utils.checkpoint import checkpoint",
+}
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """An emitted file, the class in it that is the model, and whether that takes `checkpoint`."""
 
     text: str
@@ -37,45 +34,27 @@ class Source:
     checkpoint: bool
 
 
+@dataclass(eq=False)
+class _Kept:
+    """A class of the file: regions that give the same body under related names share it."""
+
+    name: str
+    body: Body
+    token: str
+
+
 def write(graph: Graph, name: str = "", doc: str = "") -> Source:
-    """The file for a graph. `name` is the model's class, the root region's name by default; `doc` the file's first line."""
-    avoid: frozenset[str] = names.LOCAL_NAMES
+    """The file for a graph. `name` is the model's class, the root region's name by default; `doc` the first line."""
+    avoid = names.LOCAL_NAMES
     while True:
         file = File(avoid=avoid)
         parts, model = _parts(graph, name, doc, file)
-        shadowed = frozenset(file.helpers) - avoid
-        if not shadowed or not _assigned("\n".join(parts)) & shadowed:
-            return Source(parts[0] + "\n\n" + "\n\n\n".join(parts[1:]) + "\n", model.name, model.checkpoint)
-        avoid |= shadowed  # a variable took the name of a helper: once more, without those
-
-
-def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[list[str], Class]:
-    once = once_inputs(graph)
-    written: dict[tuple[object, ...], Written] = {}
-    used: set[str] = set()
-    taken = set(names.FILE_NAMES)
-    root = Root(signature(graph))
-    for region in modules(graph.root):
-        is_root = region is graph.root
-        writer = ClassWriter(region, file, once, root if is_root else None)
-        wanted = names.class_name((is_root and name) or region.name)
-        result = writer.write()
-        key = (wanted, result.key)
-        if key not in written:
-            title = names.fresh(wanted, taken | set(file.helpers), "")
-            taken.add(title)
-            written[key] = result
-            result.title = title
-            used |= result.letters
-        file.classes[id(region)] = result.as_class(written[key].title)
-    model = file.classes[id(graph.root)]
-    classes = [w.text() for w in written.values()]
-    helpers = [h.text.strip("\n") for h in file.helpers.values()]
-    state = []
-    if root.signature.states:
-        state = ["\n".join(statement(f"STATE = {literal(state_names(graph.root, root.public))}", 0)), *STATE_TOOLS]
-    body = [*helpers, *classes[:-1], *state, root.output(), classes[-1]]
-    return [_head(doc or f"{model.name}: one PyTorch file, written by seqspec.", legend(used), body), *body], model
+        text = "\n\n\n".join(parts) + "\n"
+        helpers = frozenset(file.helpers) - avoid
+        shadowed = helpers & _assigned(text) if helpers else helpers
+        if not shadowed:
+            return Source(text, model.name, model.checkpoint)
+        avoid |= shadowed  # a variable took the name of a helper: once more, without that name
 
 
 def modules(root: Region) -> list[Region]:
@@ -97,25 +76,68 @@ def modules(root: Region) -> list[Region]:
     return list(found.values())
 
 
+def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[list[str], Class]:
+    root = Root(signature(graph))
+    kept, letters = _classes(graph, name, root, file)
+    titles = _titles(kept, file)
+    *parts, last = [k.body.print(titles[k.token], titles) for k in kept]
+    found = file.classes[id(graph.root)]
+    model = Class(titles[found.name], found.arguments, found.checkpoint)
+    state: list[str] = []
+    if root.signature.states:
+        nested = literal(state_names(graph.root, root.public))
+        state = ["\n".join(statement(f"STATE = {nested}", 0)), *STATE_TOOLS]
+    body = [*(h.text.strip("\n") for h in file.helpers.values()), *parts, *state, root.output(), last]
+    head = _head(doc or f"{model.name}, written by seqspec.", legend(letters), body)
+    if state and body[0] is state[0]:  # only a definition is set off from the imports by two empty lines
+        return [f"{head}\n\n{body[0]}", *body[1:]], model
+    return [head, *body], model
+
+
+def _classes(graph: Graph, name: str, root: Root, file: File) -> tuple[list[_Kept], set[str]]:
+    """Every class once, under a token, since names are only known when all are written."""
+    once = once_inputs(graph)
+    kept: list[_Kept] = []
+    by_body: dict[Body, list[_Kept]] = {}
+    letters: set[str] = set()
+    for region in modules(graph.root):
+        is_root = region is graph.root
+        wanted = names.class_name((is_root and name) or region.name)
+        written = ClassWriter(region, file, once, root if is_root else None).write()
+        letters |= written.letters
+        equal = by_body.setdefault(written.body, [])
+        for one in equal:
+            common = names.common_ending(one.name, wanted)
+            if common:
+                one.name = common
+                break
+        else:
+            one = _Kept(wanted, written.body, names.token(len(kept)))
+            kept.append(one)
+            equal.append(one)
+        file.classes[id(region)] = written.as_class(one.token)
+    return kept, letters
+
+
+def _titles(kept: list[_Kept], file: File) -> dict[str, str]:
+    taken = {*names.FILE_NAMES, *file.helpers}
+    titles = {}
+    for one in kept[-1:] + kept[:-1]:  # the model chooses first
+        titles[one.token] = names.fresh(one.name, taken, "")
+        taken.add(titles[one.token])
+    return titles
+
+
 def _head(doc: str, sizes: str, body: list[str]) -> str:
-    """The docstring and the imports that the body uses."""
-    tree = ast.parse("\n\n\n".join(body))
-    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-    lines = [line for name, line in _IMPORTS if name in read]
-    if {"Tensor", "nn"} <= read:
-        lines = [line for line in lines if line != "from torch import nn"]
-        lines[lines.index("from torch import Tensor")] = "from torch import Tensor, nn"
-    plain = [line for line in lines if line.startswith("import") and "torch" not in line or "typing" in line]
-    torch = [line for line in lines if line not in plain]
+    """The docstring, and the imports that the body uses."""
+    read = {n.id for n in ast.walk(ast.parse("\n".join(body))) if isinstance(n, ast.Name)}
+    blocks = ["\n".join(line for name, line in table.items() if name in read) for table in (_STANDARD, _TORCH)]
     text = f"{doc}\n\nSizes: {sizes}.\n" if sizes else doc
-    blocks = ["\n".join(block) for block in (plain, torch) if block]
-    return f'"""{text}"""\n\n' + "\n\n".join(blocks)
+    return "\n\n".join([f'"""{text}"""', *filter(None, blocks)])
 
 
-def _assigned(text: str) -> set[str]:
-    tree = ast.parse(text)
-    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-
-
-__all__ = ["Source", "modules", "write"]
+def _assigned(text: str) -> frozenset[str]:
+    """Names of variables and arguments."""
+    nodes = list(ast.walk(ast.parse(text)))
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(stored | {n.arg for n in nodes if isinstance(n, ast.arg)})

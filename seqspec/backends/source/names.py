@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from keyword import iskeyword
 
 from seqspec.diagnostics import SeqspecError
 
-MODULE_ATTRIBUTES = frozenset(
-    """
-    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
-    extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
-    named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer
-    register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
-    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
-    register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory
-    state_dict to to_empty train training type xpu zero_grad
-    """.split()
-)
+_MODULE = """
+T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
+extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
+named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer
+register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory
+state_dict to to_empty train training type xpu zero_grad
+"""
+_CONTAINER = "append clear extend insert items keys pop update values"
+_FILE = "F NamedTuple Output STATE State Tensor checkpoint flatten functools math nest nn torch"
+
+MODULE_ATTRIBUTES = frozenset(_MODULE.split())
 """What torch.nn.Module already means by a name; a part called so would replace it."""
 
-CONTAINER_ATTRIBUTES = MODULE_ATTRIBUTES | frozenset("append clear extend insert items keys pop update values".split())
+CONTAINER_ATTRIBUTES = MODULE_ATTRIBUTES | frozenset(_CONTAINER.split())
 
-FILE_NAMES = frozenset("torch nn F math functools checkpoint NamedTuple Tensor State Output STATE nest flatten run".split())
-"""Names of the emitted file that no class may take."""
+FILE_NAMES = frozenset(_FILE.split())
+"""Names of the emitted file that nothing else may take."""
 
-LOCAL_NAMES = FILE_NAMES | frozenset("self past state layer layer_past".split()) | frozenset(dir(builtins))
-"""Names that no variable of a `forward` may take."""
+LOCAL_NAMES = FILE_NAMES | {"self", "past", "state"} | frozenset(dir(builtins))
+"""Names that no variable of a function may take."""
 
 
 def plain(name: str) -> bool:
@@ -45,7 +47,7 @@ def attribute(name: str, taken: Container[str] = MODULE_ATTRIBUTES) -> str:
 
 def argument(name: str) -> str:
     """`name`, which becomes an argument of the model."""
-    if not plain(name) or name in ("self", "past", "state") or name in FILE_NAMES:
+    if not plain(name) or name in LOCAL_NAMES:
         raise SeqspecError("SEQ304", f"an input cannot be called {name!r} in PyTorch", "choose another name")
     return name
 
@@ -80,3 +82,23 @@ def path(name: str) -> str:
     for part in parts:
         text += f"[{int(part)}]" if part.isdecimal() else f".{attribute(part)}"
     return text.removeprefix(".")
+
+
+def token(number: int) -> str:
+    """What stands for a class until its name is known."""
+    return f"\0{number}\0"
+
+
+def replace_tokens(text: str, titles: Mapping[str, str]) -> str:
+    """`text` with the classes' names."""
+    return re.sub("\0\\d+\0", lambda match: titles[match[0]], text) if "\0" in text else text
+
+
+def common_ending(first: str, second: str) -> str:
+    """The words two names end with: `FeedForward` of `LocalFeedForward` and `GlobalFeedForward`."""
+    one, two = (re.findall(r"[A-Z][a-z]*|[a-z]+|\d+", name) for name in (first, second))
+    common: list[str] = []
+    while one and two and one[-1] == two[-1]:
+        common.insert(0, one.pop())
+        two.pop()
+    return "".join(common) if common and plain("".join(common)) else ""

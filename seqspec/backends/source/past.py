@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Union
+from typing import TypeAlias
 
 from seqspec.backends.source.plan import Entry, entries, groups
 from seqspec.diagnostics import SeqspecError
@@ -20,7 +20,7 @@ class Run(tuple["Names", ...]):
     numbers: tuple[str, ...] = ()
 
 
-Names = Union[str, Run, tuple["Names", ...]]
+Names: TypeAlias = "str | Run | tuple[Names, ...]"
 
 
 def find(found: Sequence[Entry], size: Size) -> tuple[str, int] | None:
@@ -66,7 +66,7 @@ def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> N
 
 
 def literal(found: Names) -> str:
-    """The nesting as an expression, a run as a comprehension over its layers where their names differ by number only."""
+    """The nesting as an expression; a run whose names differ by number only is a comprehension."""
     if isinstance(found, str):
         if not _SAFE.fullmatch(found):
             raise SeqspecError("SEQ304", f"a state cannot be called {found!r}")

@@ -51,6 +51,11 @@ class Entry:
     group: Group
     state: State | None = None
 
+    @property
+    def kept(self) -> Value | None:
+        """The value that is the state's present."""
+        return None if self.state is None else self.group.first.outputs[self.state.output]
+
 
 @dataclass(eq=False)
 class Statement:
@@ -101,6 +106,7 @@ def _continues(before: Item, item: Item, uses: Mapping[Value, int]) -> bool:
         and item.inputs[1:] == before.inputs[1:]
         and uses[before.outputs[0]] == 1
         and is_stateful(before) == is_stateful(item)
+        and [v.optional for v in before.region.inputs] == [v.optional for v in item.region.inputs]
     )
 
 
@@ -188,18 +194,20 @@ class Plan:
         last: dict[Value, float] = {}
         for number, statement in enumerate(self.statements):
             # what a loop reads in every turn lives past its first assignment
-            chained = set(self._leaves(statement.group.inputs[0])) if self._chains(statement.group) else set()
+            chained = self._chained(statement.group)
             for value in statement.reads:
                 last[value] = number + (0.5 if statement.group.loops and value not in chained else 0)
         end = len(self.statements)
-        kept = [e.group.first.outputs[e.state.output] for e in self.entries if e.state]
-        for value in (*self.region.outputs, *kept):
+        for value in (*self.region.outputs, *(e.kept for e in self.entries if e.kept)):
             last.update(dict.fromkeys(self._leaves(value), end))
         return last
 
-    def _chains(self, group: Group) -> bool:
-        first = group.inputs[0] if group.inputs else None
-        return group.run and first is not None and not isinstance(first, Param) and first not in group.inputs[1:]
+    def _chained(self, group: Group) -> set[Value]:
+        """What only starts a run and so may end with it."""
+        first = group.inputs[0] if group.run else None
+        if first is None or isinstance(first, Param) or first in group.inputs[1:]:
+            return set()
+        return self._leaves(first)
 
 
 def _reads_lazily(reader: Group, value: Value) -> bool:

@@ -48,7 +48,9 @@ class Root:
         self.public = {s.path: s.past for s in signature.states}
         for port in signature.outputs:
             if not names.plain(port.name) or port.name.startswith("_") or port.name == "state":
-                raise SeqspecError("SEQ304", f"an output cannot be called {port.name!r} in PyTorch", "choose another name")
+                raise SeqspecError(
+                    "SEQ304", f"an output cannot be called {port.name!r} in PyTorch", "choose another name"
+                )
 
     def output(self) -> str:
         """The class of what the model returns."""

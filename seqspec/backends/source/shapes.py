@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, TOTAL, Dim, Quotient, Shape, Size, dim, names, substitute
+from seqspec.graph.dims import (
+    BATCH,
+    ENCODER_TIME,
+    PAST,
+    TIME,
+    TOTAL,
+    Dim,
+    Quotient,
+    Shape,
+    Size,
+    dim,
+    names,
+    substitute,
+)
 from seqspec.graph.ir import Region, Value
 
 _LETTERS = {BATCH: "B", TIME: "T", PAST: "P", TOTAL: "S", ENCODER_TIME: "E"}
 _LEGEND = {
     "B": "batch",
     "T": "time",
-    "P": "the past of a cache",
-    "S": "P + T",
+    "P": "the past",
+    "S": "time with the past",
     "E": "the encoder's time",
 }
 
@@ -59,6 +72,5 @@ class Letters:
 
 
 def legend(used: set[str]) -> str:
-    """`B batch, T time, P the past of a cache, S = P + T`"""
-    parts = [f"{k} = {v}" if " + " in v else f"{k} {v}" for k, v in _LEGEND.items() if k in used]
-    return ", ".join(parts)
+    """`B batch, T time, S time with the past`"""
+    return ", ".join(f"{letter} {meaning}" for letter, meaning in _LEGEND.items() if letter in used)

@@ -7,7 +7,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def statement(text: str, indent: int, comment: str = "") -> list[str]:
-    """One statement as lines: whole if it fits, else broken inside its last brackets. The comment goes where it fits."""
+    """One statement as lines, broken inside its last brackets where it is too long; the comment where there is room."""
     margin = " " * indent
     if len(margin + text) > WIDTH:
         lines = _broken(text, indent)
@@ -31,37 +31,32 @@ def split(text: str, separator: str = ",") -> list[str]:
 
 
 def _broken(text: str, indent: int) -> list[str]:
-    margin = " " * indent
-    opened = _last_bracket(text)
+    margin, inner = " " * indent, indent + 4
+    opened = _bracket(text)
     if opened is None:
         return [margin + text]
     head, body, tail = text[: opened[0] + 1], text[opened[0] + 1 : opened[1]], text[opened[1] :]
-    inner = indent + 4
-    single = " " * inner + body
-    items = split(body)
-    if len(single) <= WIDTH and not (len(items) == 1 and head.startswith("def ")):
-        return [margin + head, single, margin + tail]
-    if len(items) == 1 and " for " in body:
-        parts = split(body.replace(" for ", "\0for "), "\0")
-        return [margin + head, *(line for part in parts for line in statement(part, inner)), margin + tail]
-    rows = [_item(item, inner) for item in items]
+    if inner + len(body) <= WIDTH:
+        return [margin + head, " " * inner + body, margin + tail]
+    clauses = split(body, " for ")
+    if len(clauses) > 1:
+        rows = [statement(f"for {part}" if k else part, inner) for k, part in enumerate(clauses)]
+    else:
+        rows = [statement(f"{item},", inner) for item in split(body)]
     return [margin + head, *(line for row in rows for line in row), margin + tail]
 
 
-def _item(text: str, indent: int) -> list[str]:
-    return statement(text, indent)[:-1] + [statement(text, indent)[-1] + ","]
-
-
-def _last_bracket(text: str) -> tuple[int, int] | None:
-    """Where the last outermost brackets that hold something open and close."""
-    found, start = None, 0
-    depth_before = 0
+def _bracket(text: str) -> tuple[int, int] | None:
+    """Where the outermost brackets to break in open and close: the last that hold something, a function's first."""
+    found, start, before = None, 0, 0
     for position, depth in _depths(text):
-        if depth == 1 and depth_before == 0:
+        if depth == 1 and before == 0:
             start = position
-        if depth == 0 and depth_before == 1 and position > start + 1:
+        if depth == 0 and before == 1 and position > start + 1:
             found = (start, position)
-        depth_before = depth
+            if text.startswith("def "):
+                break
+        before = depth
     return found
 
 
@@ -71,12 +66,9 @@ def _depths(text: str) -> list[tuple[int, int]]:
     for position, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
-            continue
-        if letter in "\"'":
+        elif letter in "\"'":
             quote = letter
-        elif letter in _OPEN:
-            depth += 1
-        elif letter in _CLOSE:
-            depth -= 1
-        found.append((position, depth))
+        else:
+            depth += (letter in _OPEN) - (letter in _CLOSE)
+            found.append((position, depth))
     return found

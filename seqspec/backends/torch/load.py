@@ -44,7 +44,7 @@ def rebuild(text: str, kind: str, *args: Any) -> Any:
 def _reduce(text: str) -> Callable[[Any, int], tuple[Any, ...]]:
     def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
         # what pickle does by itself, but for how the empty instance is made
-        _, (cls, *args), *rest = object.__reduce_ex__(self, 2)
-        return (rebuild, (text, cls.__name__, *args), *rest)
+        made: Any = object.__reduce_ex__(self, 2)
+        return (rebuild, (text, type(self).__name__, *made[1][1:]), *made[2:])
 
     return reduce

@@ -1,0 +1,59 @@
+"""The past and the present of one function: `past_key, past_value = past or (None, None)`, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqspec.backends.source.plan import Entry, Group
+from seqspec.backends.source.variables import Variables
+from seqspec.graph.ir import Value
+
+
+class Carry:
+    """Names the pasts, one for each entry, and the presents that calls return."""
+
+    def __init__(self, entries: Sequence[Entry], variables: Variables) -> None:
+        self._entries, self._variables = entries, variables
+        words = _words(entries)
+        calls = sum(entry.state is None for entry in entries)
+        self._pasts = ["past"] if len(entries) == 1 else [variables.reserve(f"past_{word}") for word in words]
+        self._presents: dict[int, str] = {}
+        for entry, word in zip(entries, words, strict=True):
+            if entry.state is None:
+                plain = "presents" if entry.group.run else "present"
+                self._presents[id(entry.group)] = variables.reserve(plain if calls == 1 else f"{plain}_{word}")
+
+    def unpacking(self) -> str:
+        """The statement that takes the past apart, if there is anything to take apart."""
+        if len(self._pasts) < 2:
+            return ""
+        nothing = "(None, None)" if len(self._pasts) == 2 else f"(None,) * {len(self._pasts)}"
+        return f"{', '.join(self._pasts)} = past or {nothing}"
+
+    def pasts(self, group: Group) -> list[str]:
+        """The variables that hold the past of a group."""
+        return [past for entry, past in zip(self._entries, self._pasts, strict=True) if entry.group is group]
+
+    def present_of(self, group: Group) -> str:
+        """The variable for what a call or run carries on."""
+        return self._presents[id(group)]
+
+    def present(self) -> str:
+        """All that is carried on, shaped as the past is; nothing where there is no state."""
+        parts = []
+        for entry in self._entries:
+            kept = entry.kept
+            parts.append(self._presents[id(entry.group)] if kept is None else self._variables.names[kept])
+        return parts[0] if len(parts) == 1 else f"({', '.join(parts)})" if parts else ""
+
+    def word(self, value: Value) -> str:
+        """The name of the state whose present this value is."""
+        words = [e.path for e in self._entries if e.kept is value]
+        return words[0].rsplit(".", 1)[-1] if words else ""
+
+
+def _words(entries: Sequence[Entry]) -> list[str]:
+    """`key`, or `attention_key` where several are called so; a layer by its number is `layers_0`."""
+    leaves = [entry.path.rsplit(".", 1)[-1] for entry in entries]
+    whole = [entry.path.replace(".", "_") for entry in entries]
+    return [w if leaves.count(leaf) > 1 or leaf.isdecimal() else leaf for leaf, w in zip(leaves, whole, strict=True)]

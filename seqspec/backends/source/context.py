@@ -1,0 +1,74 @@
+"""What the classes of one file share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from seqspec.backends.source import names
+from seqspec.diagnostics import SeqspecError
+from seqspec.graph.ir import Region, Value
+from seqspec.ops.base import Expr, Helper
+
+
+class Line(NamedTuple):
+    """A statement, its depth inside the function, and what is said beside it."""
+
+    depth: int
+    text: str
+    comment: str = ""
+
+
+@dataclass(eq=False)
+class Class:
+    """An emitted class as its callers see it: a name, the arguments of `forward`, whether it takes `checkpoint`."""
+
+    name: str
+    arguments: Mapping[Value, str]
+    checkpoint: bool = False
+
+
+@dataclass(eq=False)
+class File:
+    """Classes so far by region, helpers in use in the order of their definitions, names no variable may take."""
+
+    classes: dict[int, Class] = field(default_factory=dict)
+    helpers: dict[str, Helper] = field(default_factory=dict)
+    avoid: frozenset[str] = names.LOCAL_NAMES
+
+    def use(self, helper: Helper) -> str:
+        """Takes a helper into the file, after those it needs."""
+        for needed in helper.needs:
+            self.use(needed)
+        if self.helpers.setdefault(helper.name, helper).text != helper.text:
+            raise SeqspecError("SEQ304", f"two helpers are called {helper.name}")
+        return helper.name
+
+    def arguments(self, region: Region) -> dict[Value, str]:
+        """The arguments of a region's `forward`, what may be left out last."""
+        found: dict[Value, str] = {}
+        for value in sorted(region.inputs, key=lambda v: v.optional):
+            word = value.name if names.plain(value.name) else "x"
+            found[value] = names.fresh(word, {*found.values(), *self.avoid})
+        return found
+
+
+def spread(
+    order: Mapping[Value, str], given: Mapping[Value, Expr | None], past: str = "", *, keywords: bool = True
+) -> Sequence[str]:
+    """The arguments of a call. After one that is left out the rest go by name, or None is written in its place."""
+    texts: list[str] = []
+    last = len(order) if past else max((k for k, v in enumerate(order) if given[v] is not None), default=-1)
+    gap = False
+    for k, (value, name) in enumerate(order.items()):
+        expr = given[value]
+        if expr is not None:
+            texts.append(f"{name}={expr}" if gap else str(expr))
+        elif keywords:
+            gap = True
+        elif k < last:
+            texts.append("None")
+    if past:
+        texts.append(f"past={past}" if gap else past)
+    return texts
