@@ -21,6 +21,7 @@ from seqspec.graph.types import DType
 from seqspec.ops.cache import Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
+from seqspec.ops.optional import OrZeros
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import Positions
 
@@ -145,7 +146,8 @@ class _Writer:
         owner = plan.owner.input if plan.owner and isinstance(plan.owner.input, Tokens) else source
         types = None
         if owner.token_types:
-            types = self._optional(root, "token_type_ids", data.shape)
+            given = self._optional(root, "token_type_ids", data.shape)
+            types = self.b.add(OrZeros(), given, data)
         width, stack_width = int(owner.d_model or 0), int(self.stack.d_model or 0)
         tables = None
         if self.outer_tables is not None:
