@@ -13,7 +13,7 @@ from seqspec.ops.padding import Padding
 from seqspec.ops.to_bool import ToBool
 from seqspec.passes.rewrite import nodes, retyped
 
-ABSENT = frozenset({"position_ids"})
+ABSENT = frozenset({"position_ids", "decoder_position_ids"})
 
 
 def bind(graph: Graph, absent: frozenset[str] = ABSENT) -> Graph:

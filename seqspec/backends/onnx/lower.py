@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-import onnx
 import onnx_ir as ir
 
 from seqspec.backends.onnx.attributes import OPSET, optional_outputs
+from seqspec.backends.onnx.infer import infer_shapes
 from seqspec.backends.onnx.main import MainWriter
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.graph.dims import PAST, TIME, Size, dim, substitute
@@ -19,10 +19,10 @@ PRODUCER = "seqspec"
 _TOTAL: dict[str, Size] = {PAST: dim(PAST) + dim(TIME)}
 
 
-def lower(graph: Graph, tensors: Tensors, version: str) -> ir.Model:
-    """The model of one flat graph. States go in under their past names and come out under their present names."""
+def lower(graph: Graph, named: Mapping[str, Carried], tensors: Tensors, version: str) -> ir.Model:
+    """The model of one flat graph. `named` gives the public names of states by path: pasts go in, presents come out."""
     described = signature(graph)
-    states = [s for s in described.states if not s.held]
+    states = [named[s.path] for s in described.states if not s.held]
     outputs = [p.name for p in described.outputs] + [s.present for s in states]
     writer = MainWriter(tensors, [*(p.name for p in described.inputs), *(s.past for s in states), *outputs])
     inputs = [writer.input(v.name, v) for v in graph.root.inputs]
@@ -30,10 +30,10 @@ def lower(graph: Graph, tensors: Tensors, version: str) -> ir.Model:
     made = [v for v in writer.lower(graph.root, "", inputs, past) if v is not None]
     made += [writer.presents[s.path] for s in states]
     taken: set[ir.Value] = set()
-    named = [writer.own(v, name, taken) for v, name in zip(made, outputs, strict=True)]
-    for value, state in zip(named[len(described.outputs) :], states, strict=True):
+    owned = [writer.own(v, name, taken) for v, name in zip(made, outputs, strict=True)]
+    for value, state in zip(owned[len(described.outputs) :], states, strict=True):
         writer.type(value, _present(state))
-    return _assemble(graph.root.name, [*inputs, *past.values()], named, writer, version)
+    return _assemble(graph.root.name, [*inputs, *past.values()], owned, writer, version)
 
 
 def _present(state: Carried) -> Value:
@@ -53,7 +53,7 @@ def _assemble(
     model = ir.Model(
         graph, ir_version=IR_VERSION, producer_name=PRODUCER, producer_version=version, functions=functions
     )
-    _infer(model, weights)
+    infer_shapes(model, weights)
     for value in weights:
         graph.register_initializer(value)
     return model
@@ -78,22 +78,3 @@ def _leave_out(nodes: Iterable[ir.Node], outputs: set[ir.Value]) -> None:
         for index in optional_outputs(node.op_type, node.domain, len(node.outputs)):
             if not node.outputs[index].uses() and node.outputs[index] not in outputs:
                 node.outputs[index].name = ""
-
-
-def _infer(model: ir.Model, weights: list[ir.Value]) -> None:
-    """Shapes for the values inside faces, by ONNX's own inference; weights take part as inputs, without their data."""
-    graph, count = model.graph, len(model.graph.inputs)
-    small = [v for v in weights if isinstance(v.const_value, ir.Tensor)]
-    for value in small:
-        graph.register_initializer(value)
-    graph.inputs.extend(v for v in weights if v not in small)
-    proto = onnx.shape_inference.infer_shapes(ir.to_proto(model), check_type=True, data_prop=True)
-    del graph.inputs[count:]
-    inferred = ir.from_proto(proto)
-    for ours, theirs in zip(model.graphs(), inferred.graphs(), strict=True):
-        found = ir.convenience.create_value_mapping(theirs)
-        for name, value in ir.convenience.create_value_mapping(ours).items():
-            if value.shape is None and name in found:
-                value.shape = found[name].shape
-            if value.type is None and name in found:
-                value.type = found[name].type
