@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from seqspec.components.attention import CrossAttention, SelfAttention
-from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Name
+from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Name, Shorthand
 from seqspec.components.feedforward import FeedForward
 from seqspec.components.norms import LayerNorm, RMSNorm
 from seqspec.components.recurrent import GRU, LSTM, RNN
@@ -18,7 +18,7 @@ from seqspec.graph.ir import Region, Value
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
 
-Sublayer = Annotated[SelfAttention | CrossAttention | FeedForward, Field(discriminator="kind")]
+Sublayer = Annotated[SelfAttention | CrossAttention | FeedForward, Field(discriminator="kind"), Shorthand]
 Placement = Literal["pre", "post", "sandwich"]
 
 
@@ -44,7 +44,7 @@ def _tag(value: Any) -> str | None:
     """Which class an entry is of: blocks and patterns are told by their key, layers by their kind."""
     if isinstance(value, Block | Pattern):
         return "<block>" if isinstance(value, Block) else "<pattern>"
-    if isinstance(value, Component):
+    if not isinstance(value, dict):
         return getattr(value, "kind", None)
     return "<block>" if "block" in value else "<pattern>" if "pattern" in value else value.get("kind")
 
@@ -56,6 +56,7 @@ Entry = Annotated[
     | Annotated[Block, Tag("<block>")]
     | Annotated[Pattern, Tag("<pattern>")],
     Discriminator(_tag),
+    Shorthand,
 ]
 
 

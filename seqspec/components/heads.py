@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, width_of
+from seqspec.components.base import Component, Count, Finding, Findings, Shorthand, width_of
 from seqspec.components.inputs import Tokens
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
@@ -153,4 +153,4 @@ class Embedding(PooledHead):
         return g.add(Normalize(), x, hint="embedding") if self.normalize else x
 
 
-AnyHead = Annotated[LanguageModel | Classifier | Regression | Embedding, Field(discriminator="kind")]
+AnyHead = Annotated[LanguageModel | Classifier | Regression | Embedding, Field(discriminator="kind"), Shorthand]

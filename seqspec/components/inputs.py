@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings
+from seqspec.components.base import Component, Count, Finding, Findings, Shorthand
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import Shape
@@ -117,4 +117,4 @@ class Features(Component):
         return (*batch_time, self.size)
 
 
-Input = Annotated[Tokens | Features, Field(discriminator="kind")]
+Input = Annotated[Tokens | Features, Field(discriminator="kind"), Shorthand]

@@ -90,7 +90,7 @@ def _tag(value: Any) -> str | None:
     """Which class a value is of: those without a `kind` are told by their key."""
     if isinstance(value, AllOf | AnyOf):
         return "<all>" if isinstance(value, AllOf) else "<any>"
-    if isinstance(value, Component):
+    if not isinstance(value, dict):
         return getattr(value, "kind", None)
     return "<all>" if "all" in value else "<any>" if "any" in value else value.get("kind")
 

@@ -72,7 +72,7 @@ class Llama3Scaling(Component):
         return ops.Llama3(self.factor, self.low_freq_factor, self.high_freq_factor, self.original_max_length)
 
 
-Scaling = Annotated[LinearScaling | Llama3Scaling, Field(discriminator="kind")]
+Scaling = Annotated[LinearScaling | Llama3Scaling, Field(discriminator="kind"), Shorthand]
 
 
 class Rope(Component):

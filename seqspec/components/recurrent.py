@@ -97,7 +97,7 @@ class Recurrent(Component):
             yield Finding("SEQ209", ("dropout",), text, "raise `num_layers`, or leave `dropout` out")
         if self.merge and not self.bidirectional:
             text = "`merge` joins two directions, and there is one"
-            yield Finding("SEQ231", ("merge",), text, "write `bidirectional: true`")
+            yield Finding("SEQ232", ("merge",), text, "write `bidirectional: true`")
         if self.attend and (self.num_layers > 1 or self.bidirectional):
             yield Finding("SEQ225", ("attend",), "a cell with `attend` has one layer and one direction")
 
@@ -199,7 +199,7 @@ class Recurrent(Component):
         kept = [step.add(KeepAtPadding(), real, new, old, hint=name) for name, new, old in pairs]
         begin = initial[0] if initial else ()
         starts_BH = (*begin, *[None] * (len(names) - len(begin)))
-        loop = Loop(step.done(*kept, y), len(names), 2)
+        loop = Loop(step.done(*kept, y), len(names), 2, stateful)
         steps = b.add(RealSteps(), padding, x, hint="real")
         *last, ys = b.add_many(loop, *starts_BH, x, steps, *inside.arguments, name="step", hint=" ".join([*names, "y"]))
         ys = b.add(ZeroPadding(), ys, padding, hint="y")
@@ -216,7 +216,7 @@ class LSTM(Recurrent):
     def check(self) -> Findings:
         yield from super().check()
         if self.forget_bias is not None and self.bias == "none":
-            yield Finding("SEQ231", ("forget_bias",), "`forget_bias` starts a bias, and `bias: none` leaves none")
+            yield Finding("SEQ232", ("forget_bias",), "`forget_bias` starts a bias, and `bias: none` leaves none")
 
     def op(self, width: int, stateful: bool) -> Op:
         return Lstm(

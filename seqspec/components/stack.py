@@ -235,16 +235,16 @@ class Stack(Inherited):
         """Keys that would change nothing."""
         if not self._has_blocks:
             if self.norm is not None and not self.final_norm:
-                yield Finding("SEQ231", ("norm",), "`norm` belongs to blocks, and the stack has none")
+                yield Finding("SEQ232", ("norm",), "`norm` belongs to blocks, and the stack has none")
             if self.norm_placement is not None:
                 text = "`norm_placement` belongs to blocks, and the stack has none"
-                yield Finding("SEQ231", ("norm_placement",), text)
+                yield Finding("SEQ232", ("norm_placement",), text)
         if self.mask is not None and not list(self.attentions()) and not isinstance(self.mask, Causal | NoMask):
-            yield Finding("SEQ231", ("mask",), "`mask` belongs to self-attention, and the stack has none")
+            yield Finding("SEQ232", ("mask",), "`mask` belongs to self-attention, and the stack has none")
         turned = [a for a in self.attentions() if isinstance(a.position, Rope)]
         if isinstance(self.position, Rope) and not turned:
             text = "`rope` acts in self-attention, and no layer here takes it"
-            yield Finding("SEQ231", ("position",), text)
+            yield Finding("SEQ232", ("position",), text)
         patterns = {n for entry in self.layers if isinstance(entry, Pattern) for n in entry.pattern}
         for block in self.blocks or {}:
             if block not in patterns:

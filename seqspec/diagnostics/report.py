@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from .diagnostic import Diagnostic
-from .errors import SpecError
+from .errors import SeqspecError, SpecError
 
 MAX_SHOWN = 100
 # Past this many, findings are only counted: a hostile file must not fill the memory with them.
@@ -24,6 +24,13 @@ class Report:
         self._warnings: dict[Diagnostic, None] = {}
         self._dropped = 0
         self.extend(diagnostics)
+
+    @classmethod
+    def of(cls, error: SeqspecError) -> Report:
+        """What an error says, as a report."""
+        report = cls(error.diagnostics)
+        report._dropped = error.hidden
+        return report
 
     def add(self, diagnostic: Diagnostic) -> None:
         kept = self._errors if diagnostic.severity == "error" else self._warnings

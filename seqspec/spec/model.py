@@ -100,7 +100,7 @@ class Model(Component):
     def check(self) -> Findings:
         """What is wrong with a resolved model, at paths from the root."""
         if not self.stacks:
-            yield Finding("SEQ102", (), "the spec has neither `encoder` nor `decoder`", "write one of them, or both")
+            yield Finding("SEQ112", (), "the spec has neither `encoder` nor `decoder`", "write one of them, or both")
             return
         known: dict[str, Facts] = {}
         for name, stack in self.stacks.items():

@@ -63,6 +63,8 @@ def _diagnostic(diagnostic: Diagnostic, lines: Mapping[str, list[str]], paint: P
         here = Mark(diagnostic.file, diagnostic.span, diagnostic.label or "", primary=True)
         others = [Mark(r.file, r.span, r.message, primary=False) for r in diagnostic.related]
         out.extend(draw(here, others, lines, paint))
+    elif diagnostic.path:
+        out.append(f"  {paint('-->', 'gutter')} {diagnostic.path}")
     if diagnostic.hint:
         out.append(f"  {paint('=', 'gutter')} {paint('help', 'help')}: {diagnostic.hint}")
     return "\n".join(out) + "\n"

@@ -1,0 +1,107 @@
+"""A spec -> its checked Model, or everything that is wrong with it, each at a line and column.
+
+    read (document) -> fields (pydantic) -> meaning (Model.check) -> graph (build)
+
+Each step runs only on what the one before found clean, since its findings would be echoes otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from seqspec.build import build
+from seqspec.components.base import Finding
+from seqspec.diagnostics import Diagnostic, Report, SpecError
+from seqspec.document import Document, Path
+from seqspec.document import load as read
+from seqspec.graph.ir import Graph
+from seqspec.graph.types import ShapeError
+from seqspec.spec.model import Model
+
+Source = str | os.PathLike[str] | Mapping[str, Any]
+
+# Findings about a key and not about its value.
+_ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ232", "SEQ235"})
+_PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found out. `model` is there when its fields fit, `graph` when nothing is wrong."""
+
+    report: Report
+    sources: Mapping[str, str]
+    model: Model | None = None
+    graph: Graph | None = None
+
+
+def load(source: Source, overrides: Sequence[str] = ()) -> Model:
+    """The model as written, checked. `source` is a path, a text with a line break in it, or a mapping."""
+    found = examine(source, overrides)
+    found.report.raise_errors(found.sources)
+    assert found.model is not None
+    return found.model
+
+
+def check(source: Source, overrides: Sequence[str] = ()) -> Report:
+    """Everything that is wrong with a spec; an empty report when nothing is."""
+    return examine(source, overrides).report
+
+
+def examine(source: Source, overrides: Sequence[str] = ()) -> Checked:
+    """`check` with all that came of it."""
+    try:
+        document = _document(source, overrides)
+    except SpecError as error:
+        return Checked(Report.of(error), error.sources)
+    return examine_document(document)
+
+
+def examine_document(document: Document) -> Checked:
+    """`examine` for a spec that is already read."""
+    report = Report()
+    try:
+        model = Model.model_validate(document.data)
+    except ValidationError as error:
+        from seqspec.spec.findings import explain  # only a wrong spec pays for explaining
+
+        report.extend(explain(Model, document, error.errors(include_url=False)))
+        return Checked(report, document.sources)
+    report.extend(_place(document, finding) for finding in model.resolved().check())
+    if report.has_errors:
+        return Checked(report, document.sources, model)
+    try:
+        graph = build(model)
+    except ShapeError as error:
+        report.add(document.diagnostic("SEQ301", str(error), _path(error.origin)))
+        return Checked(report, document.sources, model)
+    return Checked(report, document.sources, model, graph)
+
+
+def _document(source: Source, overrides: Sequence[str]) -> Document:
+    if isinstance(source, Mapping):
+        from seqspec.spec.python import document_of
+
+        return document_of(source, overrides)
+    return read(source, overrides=overrides)
+
+
+def _place(document: Document, finding: Finding) -> Diagnostic:
+    """At the path the finding names; where that is inherited, at the default it comes from."""
+    path: Path = finding.path
+    inherited = ("defaults", *path[1:])
+    if path[1:] and not document.has(path) and document.has(inherited):
+        path = inherited
+    on_key = finding.code in _ON_KEYS
+    return document.diagnostic(finding.code, finding.message, path, key=on_key, hint=finding.hint)
+
+
+def _path(origin: str) -> Path:
+    """`decoder.layers[0]` -> ("decoder", "layers", 0)"""
+    return tuple(int(index) if index else name for name, index in _PART.findall(origin))

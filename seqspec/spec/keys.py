@@ -1,0 +1,130 @@
+"""What is wrong with the keys of a mapping: unknown, missing, misplaced, exclusive, and `kind`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from seqspec.components.base import Component
+from seqspec.diagnostics import Diagnostic, did_you_mean, quoted, suggest
+from seqspec.document import Document
+from seqspec.spec.fields import Kind, alternatives_at, choose, fields, keys_instead, kind_of, kinds, reachable
+from seqspec.spec.wording import describe, expected
+
+if TYPE_CHECKING:
+    from seqspec.spec.findings import Fault, Path
+
+# Keys that later versions of the language will give a meaning, by the class that will have them.
+RESERVED = {
+    "Model": ("outputs", "heads", "stacks"),
+    "Stack": ("inputs",),
+    "SelfAttention": ("kv_from",),
+    "Block": ("overrides", "share"),
+    "Pattern": ("overrides", "share"),
+    "LSTM": ("overrides", "share"),
+    "GRU": ("overrides", "share"),
+    "RNN": ("overrides", "share"),
+}
+
+
+def explain(root: type[Component], document: Document, owner: Path, faults: Sequence[Fault]) -> Iterator[Diagnostic]:
+    """Unknown and missing keys of the mapping at `owner`. An unknown key close to a missing one is one finding."""
+    missing = [str(fault.rest[-1]) for fault in faults if fault.type == "missing"]
+    unknown = [str(fault.path[-1]) for fault in faults if fault.type == "extra_forbidden"]
+    alternatives = alternatives_at(root, document.data, owner)
+    cls = choose(alternatives, _value(document, owner))
+    for key in unknown:
+        meant = suggest(key, missing)
+        if meant is not None:
+            missing.remove(meant)
+        yield _unknown(root, document, owner, key, meant, cls, alternatives)
+    for name in missing:
+        yield _missing(document, owner, name, cls)
+
+
+def _missing(document: Document, owner: Path, name: str, cls: Kind | None) -> Diagnostic:
+    of = f" of `{kind}`" if cls and (kind := kind_of(cls)) else ""
+    hint = "write `seqspec: 1`, the version of the language" if (owner, name) == ((), "seqspec") else None
+    return document.diagnostic("SEQ102", f"missing field `{name}`{of}", owner, hint=hint)
+
+
+def _unknown(
+    root: type[Component],
+    document: Document,
+    owner: Path,
+    key: str,
+    meant: str | None,
+    cls: Kind | None,
+    alternatives: Sequence[object],
+) -> Diagnostic:
+    path, known = (*owner, key), fields(cls) if cls else {}
+    of = f" of `{kind}`" if cls and (kind := kind_of(cls)) else ""
+    if cls and key in RESERVED.get(cls.__name__, ()):
+        text = f"{quoted(key)} is reserved for a later version of the language"
+        return document.diagnostic("SEQ114", text, path, key=True)
+    rival = {"kind": None, **keys_instead(alternatives)}
+    if cls and key in rival and rival[key] is not cls:
+        mine = next((name for name, other in keys_instead(alternatives).items() if other is cls), "kind")
+        text, other = f"{quoted(key)} and `{mine}` exclude each other", ("the other one", (*owner, mine))
+        return document.diagnostic("SEQ110", text, path, key=True, hint="keep one of them", related=[other])
+    given = _value(document, owner)
+    free = [name for name in known if not isinstance(given, dict) or name not in given]
+    guess = meant or suggest(key, free)
+    if guess is None and (elsewhere := _elsewhere(root, key)):
+        text = f"{quoted(key)} is no field of {f'`{kind_of(cls) or _class_word(cls)}`' if cls else 'this'}"
+        return document.diagnostic("SEQ113", text, path, key=True, hint=f"it is a field of {elsewhere}")
+    hint = f"did you mean `{guess}`?" if guess else did_you_mean("", known, what="fields here")
+    text = f"unknown field {quoted(key)}{of}"
+    return document.diagnostic("SEQ101", text, path, key=True, hint=hint, replacement=guess)
+
+
+def _elsewhere(root: type[Component], key: str) -> str:
+    """Where a field of that name belongs."""
+    owners = {kind_of(cls) or _class_word(cls) for cls in reachable(root) if key in fields(cls) and key != "kind"}
+    return ", ".join(f"`{name}`" for name in sorted(owners)[:6])
+
+
+def _class_word(cls: Kind) -> str:
+    words = {"Model": "the root", "Stack": "encoder and decoder", "Defaults": "defaults", "DropoutRates": "dropout"}
+    return words.get(cls.__name__, cls.__name__.lower())
+
+
+def explain_kind(document: Document, fault: Fault) -> Diagnostic:
+    """A `kind` that is missing, misspelt or no word."""
+    value, known, others = fault.value, kinds(fault.alternatives), keys_instead(fault.alternatives)
+    if isinstance(value, str):
+        text = f"{fault.where} cannot be {quoted(value)}"
+        return document.diagnostic("SEQ103", text, fault.path, hint=did_you_mean(value, known, what="kinds"))
+    if not isinstance(value, dict):
+        text = f"{fault.where} must be {expected(fault.alternatives)}, not {describe(value)}"
+        return document.diagnostic("SEQ104", text, fault.path)
+    if "kind" not in value:
+        return _no_kind(document, fault, [*known], [*others])
+    kind, at = value["kind"], (*fault.path, "kind")
+    if not isinstance(kind, str):
+        return document.diagnostic("SEQ104", f"`kind` must be a word, not {describe(kind)}", at)
+    guess = suggest(kind, known)
+    hint = did_you_mean(kind, known, what="kinds")
+    return document.diagnostic("SEQ103", f"unknown kind {quoted(kind)}", at, hint=hint, replacement=guess)
+
+
+def _no_kind(document: Document, fault: Fault, known: Sequence[str], others: Sequence[str]) -> Diagnostic:
+    choosing = ["kind", *others]
+    for key in fault.value:
+        guess = suggest(key, choosing)
+        if guess is not None:
+            text, hint = f"unknown field {quoted(key)}", f"did you mean `{guess}`?"
+            return document.diagnostic("SEQ101", text, (*fault.path, key), key=True, hint=hint, replacement=guess)
+    needed = " or ".join(f"`{key}`" for key in choosing)
+    hint = f"kinds: {', '.join(f'`{kind}`' for kind in known)}"
+    return document.diagnostic("SEQ108", f"{fault.where} does not say its {needed}", fault.path, hint=hint)
+
+
+def _value(document: Document, path: Path) -> object:
+    value: object = document.data
+    for part in path:
+        if isinstance(value, dict | list):
+            value = value[part]  # type: ignore[index]
+    return value
+
+
