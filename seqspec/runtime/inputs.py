@@ -1,0 +1,167 @@
+"""What a caller gives, checked against the signature, and what may be left out, filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqspec.diagnostics import RuntimeFault, did_you_mean
+from seqspec.graph.dims import BATCH, PAST, Size, evaluate, show
+from seqspec.graph.signature import Port, Signature
+from seqspec.runtime.facts import Facts
+from seqspec.runtime.state import Array
+
+
+class Call:
+    """One call: `arrays` for every port read in it, and `sizes` (batch, times, past).
+
+    Masks are [B, P + T] int64 where the past counts. `carried` is the mask to keep for the next call, if any.
+    """
+
+    def __init__(
+        self,
+        ports: Iterable[Port],
+        facts: Mapping[str, Facts],
+        given: Mapping[str, npt.ArrayLike],
+        sizes: Mapping[str, int],
+        past_mask: Array | None,
+        dtype: Any,
+    ) -> None:
+        self.ports = {port.name: port for port in ports}
+        self.facts, self.dtype, self.past_mask = facts, dtype, past_mask
+        self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask in self.ports}
+        self.of_state = frozenset(sizes)
+        self.sizes = {PAST: 0, **sizes}
+        self.arrays: dict[str, Array] = {}
+        self.carried: Array | None = None
+        for name, port in self.ports.items():
+            if name in given and name not in self.masks:
+                self.arrays[name] = self._checked(port, given[name])
+        for name, of in self.masks.items():
+            self.arrays[name] = self._mask(self.ports[name], of, given.get(name))
+        self._fill()
+        for name, fact in facts.items():
+            if name in self.arrays:
+                self._within(name, fact)
+
+    def _checked(self, port: Port, value: npt.ArrayLike) -> Array:
+        """The array with the port's element type, its sizes learned or compared."""
+        array = self._typed(port, value)
+        if array.ndim != len(port.shape):
+            raise self._misshaped(port, array, f"{len(port.shape)} axes")
+        for size, length in zip(port.shape, array.shape, strict=True):
+            if length == 0:
+                text = f"`{port.name}` is {list(array.shape)}; at least one sequence and one position are needed"
+                raise RuntimeFault("SEQ513", text)
+            if self._expected(size, length) == length:
+                continue
+            if str(size) in self.of_state:
+                text = f"`{port.name}` has a {size} of {length}, and the state one of {self._known(size)}"
+                raise RuntimeFault("SEQ509", text, "pick rows of the state with `.reorder`")
+            raise self._misshaped(port, array, f"here [{', '.join(str(self._known(s)) for s in port.shape)}]")
+        return array
+
+    def _expected(self, size: Size, length: int) -> int:
+        """The length of an axis; a size that nothing has said yet is learned from it."""
+        known = self._known(size)
+        return known if isinstance(known, int) else self.sizes.setdefault(known, length)
+
+    def _known(self, size: Size) -> int | str:
+        try:
+            return evaluate(size, self.sizes)
+        except KeyError:
+            return str(size)
+
+    def _typed(self, port: Port, value: npt.ArrayLike) -> Array:
+        array = np.asarray(value)
+        if port.dtype == "float":
+            if array.dtype != self.dtype:
+                text = f"`{port.name}` is {array.dtype}, and the model computes in {self.dtype}"
+                raise RuntimeFault("SEQ505", text, f"give it as `.astype(numpy.{self.dtype})`")
+            return array
+        wanted = "bi" if port.name in self.masks else "iu"
+        if array.dtype.kind not in wanted + "iu":
+            what = "booleans or integers, 1 for real and 0 for padding" if "b" in wanted else "int64 or int32"
+            raise RuntimeFault("SEQ505", f"`{port.name}` is {array.dtype}; it takes {what}")
+        return array.astype(np.int64)
+
+    def _mask(self, port: Port, of: str, value: npt.ArrayLike | None) -> Array:
+        """The whole mask: what was given, else what the ids say, behind the past's. True is real."""
+        batch, time = self.arrays[of].shape[:2]
+        past = self.sizes[PAST] if _looks_back(port) else 0
+        if value is None:
+            mask = self._own(of, past)
+        else:
+            given = self._typed(port, value)
+            if given.shape not in ((batch, time), (batch, past + time)):
+                whole = f" or {[batch, past + time]}, the past of {past} included" if past else ""
+                raise self._misshaped(port, given, f"{[batch, time]}{whole}")
+            mask = given != 0
+        if mask.shape[1] < past + time:
+            before = np.ones((batch, past), bool) if self.past_mask is None else self.past_mask
+            mask = np.concatenate([before, mask], 1)
+        if _looks_back(port):
+            self.carried = mask
+        return mask.astype(np.int64)
+
+    def _own(self, of: str, past: int) -> Array:
+        """What the chunk says of itself."""
+        ids, fact = self.arrays[of], self.facts[of]
+        if fact.pad_id is None:
+            return np.ones(ids.shape[:2], bool)
+        real: Array = ids != fact.pad_id
+        if fact.first_is_real and past == 0:
+            real[:, 0] = True
+        return real
+
+    def _fill(self) -> None:
+        """Zeros for what else may be left out."""
+        for name, port in self.ports.items():
+            if name not in self.arrays and port.optional:
+                shape = tuple(evaluate(size, self.sizes) for size in port.shape)
+                self.arrays[name] = np.zeros(shape, np.int64)
+
+    def _within(self, name: str, fact: Facts) -> None:
+        """Ids inside their table, lengths inside the table of positions."""
+        array = self.arrays[name]
+        if fact.ids is not None and (array.min() < 0 or array.max() >= fact.ids):
+            place = tuple(map(int, np.argwhere((array < 0) | (array >= fact.ids))[0]))
+            text = f"`{name}`{list(place)} is {array[place]}; ids run from 0 to {fact.ids - 1}"
+            raise RuntimeFault("SEQ510", text)
+        if fact.max_length is not None and fact.mask in self.arrays:
+            longest = int(self.arrays[fact.mask].sum(1).max())
+            if longest > fact.max_length:
+                past = f", of which {self.sizes[PAST]} are the past" if self.sizes[PAST] else ""
+                text = f"`{name}` has {longest} positions{past}; the learned position table ends at {fact.max_length}"
+                raise RuntimeFault("SEQ506", text)
+
+    def _misshaped(self, port: Port, array: Array, wanted: str) -> RuntimeFault:
+        text = f"`{port.name}` is {list(array.shape)}; it takes {show(port.shape)}, {wanted}"
+        return RuntimeFault("SEQ504", text)
+
+
+def check_names(signature: Signature, taken: Iterable[str], given: Mapping[str, Any], *, later: bool) -> None:
+    """Every name known, and every required input there. `taken` are the inputs that the files have."""
+    ports = {port.name: port for port in signature.inputs}
+    known = [name for name in ports if name in set(taken)]
+    listed = ", ".join(f"`{n}`{' (optional)' if ports[n].optional else ''}" for n in known)
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise RuntimeFault("SEQ503", f"there is no input `{name}`; the model has {listed}", hint)
+    for name in known:
+        port = ports[name]
+        if name not in given and not port.optional and not (later and port.once):
+            raise RuntimeFault("SEQ502", f"`{name}` is missing; the model has {listed}")
+
+
+def past_shape(shape: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a past that is not there: nothing in time, the batch of the call."""
+    return tuple(evaluate(size, {BATCH: sizes[BATCH], PAST: 0}) for size in shape)
+
+
+def _looks_back(port: Port) -> bool:
+    return PAST in str(port.shape[1])

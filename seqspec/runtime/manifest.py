@@ -1,0 +1,90 @@
+"""`seqspec.json`, read back: what a compiled folder holds, and whether it is still what was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqspec.backends.directory import MANIFEST, SCHEMA, record
+from seqspec.diagnostics import RuntimeFault
+from seqspec.graph.signature import Signature
+from seqspec.runtime.facts import Facts
+
+AGAIN = "compile the spec again"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a Session needs to know. `graphs` maps roles (model, or encoder and decoder) to files in `folder`."""
+
+    folder: Path
+    backend: str
+    target: str
+    dtype: str
+    graphs: Mapping[str, Path]
+    signature: Signature
+    facts: Mapping[str, Facts]
+
+
+def read(folder: Path, backend: str) -> Manifest:
+    """The manifest of a folder whose files have the sizes and hashes it says."""
+    data = _load(folder)
+    if data.get("seqspec") != SCHEMA:
+        text = f"its manifest is version {data.get('seqspec')!r}; this release reads {SCHEMA}"
+        raise RuntimeFault("SEQ508", text, AGAIN, str(folder / MANIFEST))
+    try:
+        _check_files(folder, data["files"])
+        return _manifest(folder, data, backend)
+    except (KeyError, TypeError, ValueError, AttributeError, SyntaxError) as error:
+        raise _damaged(folder / MANIFEST, f"it is no manifest of seqspec: {error!r}") from None
+
+
+def _load(folder: Path) -> dict[str, Any]:
+    file = folder / MANIFEST
+    try:
+        data = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        what = f"it holds no {MANIFEST}" if folder.is_dir() else "there is no such folder"
+        raise RuntimeFault("SEQ507", f"{folder} is no compiled model: {what}", file=str(folder)) from None
+    except OSError as error:
+        raise _damaged(file, f"it cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise _damaged(file, "it is not JSON") from None
+    if not isinstance(data, dict):
+        raise _damaged(file, "it is no manifest of seqspec")
+    return data
+
+
+def _manifest(folder: Path, data: Mapping[str, Any], backend: str) -> Manifest:
+    if data["backend"] != backend:
+        text = f"{folder} was compiled to {data['backend']}, and this takes {backend}"
+        raise RuntimeFault("SEQ507", text, f"compile the spec with `--to {backend}`", str(folder))
+    graphs = {role: folder / name for role, name in data["graphs"].items()}
+    unknown = [path.name for path in graphs.values() if path.name not in data["files"]]
+    if unknown:
+        raise ValueError(f"{unknown[0]} is not among its files")
+    facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
+    signature = Signature.from_json(data["signature"])
+    return Manifest(folder, backend, data["target"], data["dtype"], graphs, signature, facts)
+
+
+def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Sizes first: a file cut short is found before anything is hashed."""
+    for name, wanted in files.items():
+        if Path(name).name != name or name in ("", ".", ".."):
+            raise ValueError(f"{name!r} is no file of this folder")
+        file = folder / name
+        if not file.is_file():
+            raise _damaged(file, "it is missing")
+        if file.stat().st_size != wanted["size"]:
+            raise _damaged(file, f"it has {file.stat().st_size} bytes instead of {wanted['size']}")
+    for name, wanted in files.items():
+        if record(folder / name)["sha256"] != wanted["sha256"]:
+            raise _damaged(folder / name, "its content is not what was written (SHA-256 differs)")
+
+
+def _damaged(file: Path, what: str) -> RuntimeFault:
+    return RuntimeFault("SEQ507", f"{file.name} is damaged: {what}", AGAIN, str(file))

@@ -1,0 +1,72 @@
+"""onnxruntime sessions on exactly the execution providers that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from seqspec.diagnostics import CompileError, RuntimeFault
+
+Provider = str | tuple[str, dict[str, Any]]
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+_OF_TARGET = {"cuda": CUDA}
+_BUILT_FOR_CUDA = (CUDA, "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+_DOCTOR = "`seqspec doctor` shows which providers work here"
+
+
+def runtime() -> Any:
+    """onnxruntime, or the error that says how to get it."""
+    try:
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError as error:
+        text = f"onnxruntime is needed for this and cannot be imported: {error}"
+        raise CompileError("SEQ401", text, "pip install 'seqspec-compiler[onnx]'") from None
+    if not hasattr(onnxruntime, "InferenceSession"):
+        text = "onnxruntime is an empty folder: two of its distributions were installed, and one of them removed"
+        hint = "uninstall onnxruntime and onnxruntime-gpu, then pip install 'seqspec-compiler[onnx]'"
+        raise CompileError("SEQ401", text, hint)
+    return onnxruntime
+
+
+def of_target(target: str) -> list[Provider]:
+    """What a file compiled for `target` runs on."""
+    return [_OF_TARGET.get(target, CPU)]
+
+
+def open_session(file: Path, providers: Sequence[Provider]) -> Any:
+    """An InferenceSession that has every one of `providers`; onnxruntime itself would fall back without a word."""
+    ort = runtime()
+    asked = [p if isinstance(p, str) else p[0] for p in providers]
+    built = ort.get_available_providers()
+    for name in asked:
+        if name not in built:
+            text = f"{name} is not in the installed onnxruntime {ort.__version__}, which has {', '.join(built)}"
+            raise RuntimeFault("SEQ501", text, _DOCTOR)
+    if any(name in _BUILT_FOR_CUDA for name in asked):
+        preload(ort)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = ort.InferenceSession(str(file), options, providers=list(providers))
+    except Exception as error:  # onnxruntime has a dozen classes of its own, and no common base
+        raise RuntimeFault("SEQ501", f"onnxruntime cannot open {file.name}: {_first_line(error)}", _DOCTOR) from error
+    session.disable_fallback()
+    dropped = [name for name in asked if name not in session.get_providers()]
+    if dropped:
+        text = f"{dropped[0]} is in this onnxruntime but does not start: a driver or a library is missing"
+        raise RuntimeFault("SEQ501", text, _DOCTOR)
+    return session
+
+
+def preload(ort: Any) -> None:
+    """Loads the CUDA libraries that come with torch, since onnxruntime-gpu brings none."""
+    with suppress(ImportError):
+        import torch  # noqa: F401  # preload_dlls looks beside the torch that is imported
+    if hasattr(ort, "preload_dlls"):
+        ort.preload_dlls()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,126 @@
+"""A compiled folder, ready to run in onnxruntime: NumPy in, NumPy out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqspec.diagnostics import RuntimeFault
+from seqspec.graph.dims import BATCH, PAST, names
+from seqspec.graph.signature import Carried, Port
+from seqspec.runtime import providers as execution
+from seqspec.runtime import state as states
+from seqspec.runtime.inputs import Call, check_names, past_shape
+from seqspec.runtime.manifest import read
+from seqspec.runtime.state import MASK, Array, State
+
+
+class Result(dict[str, Array]):
+    """Outputs by name; `state` goes into the next call, and is None where the model has none."""
+
+    def __init__(self, outputs: Mapping[str, Array], state: State | None) -> None:
+        super().__init__(outputs)
+        self.state = state
+
+
+class Session:
+    """`path` is a folder that `compile --to onnx` wrote; it is refused unless it is what was written there.
+
+    `providers` are onnxruntime's names, or (name, options); without any, the CPU, or what the target was. One that is
+    not there is an error.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | None = None
+    ) -> None:
+        manifest = read(Path(path), "onnx")
+        self.path, self.signature, self.facts = manifest.folder, manifest.signature, manifest.facts
+        self.dtype = np.dtype(_numpy_name(manifest.dtype))
+        chosen = list(providers) if providers else execution.of_target(manifest.target)
+        self._graphs = {role: execution.open_session(f, chosen) for role, f in manifest.graphs.items()}
+        self._last = self._graphs[list(self._graphs)[-1]]
+        self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
+        self._masked = any(PAST in names(p.shape[1]) for p in self.inputs if len(p.shape) == 2)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """The inputs that `run` takes."""
+        return tuple(port for port in self.signature.inputs if port.name in self._taken)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """The outputs that `run` gives, besides the state."""
+        return self.signature.outputs
+
+    @property
+    def providers(self) -> list[str]:
+        """What onnxruntime runs on."""
+        return list(self._last.get_providers())
+
+    def run(self, inputs: Mapping[str, npt.ArrayLike], state: Mapping[str, Array] | None = None) -> Result:
+        """{name: array} -> {name: array} and `.state`.
+
+        Optional inputs may be left out: a mask is read off `pad_id`, token types are zeros. A mask is [B, T], or
+        [B, P + T] with the past. With a state, what is read on the first call only may be left out and is not read.
+        """
+        if state is not None and not self.signature.states:
+            raise RuntimeFault("SEQ512", "a state is given, and the model has none", "leave it out")
+        check_names(self.signature, self._taken, inputs, later=state is not None)
+        call = self._call(inputs, state)
+        past = self._first(call) if state is None else dict(state)
+        feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}
+        outputs = _run(self._last, feeds)
+        return Result({p.name: outputs[p.name] for p in self.outputs}, self._next(call, past, outputs))
+
+    def generate(self, ids: Any, **options: Any) -> Array:
+        """New ids after `ids`; see `seqspec.runtime.generate.generate`."""
+        from seqspec.runtime.generate import generate
+
+        return generate(self, ids, **options)
+
+    def stream(self, ids: Any, **options: Any) -> Iterator[Array]:
+        """The same, one position of the whole batch at a time."""
+        from seqspec.runtime.generate import stream
+
+        return stream(self, ids, **options)
+
+    def _call(self, inputs: Mapping[str, npt.ArrayLike], state: Mapping[str, Array] | None) -> Call:
+        if state is None:
+            return Call(self.inputs, self.facts, inputs, {}, None, self.dtype)
+        sizes = states.sizes(self.signature, state, masked=self._masked, dtype=self.dtype)
+        late = [port for port in self.inputs if not port.once]
+        return Call(late, self.facts, inputs, sizes, state.get(MASK), self.dtype)
+
+    def _first(self, call: Call) -> dict[str, Array]:
+        """The state before the first call: empty, or what the encoder makes of its inputs."""
+        made = _run(self._graphs["encoder"], call.arrays) if "encoder" in self._graphs else {}
+        return {s.past: made[s.present] if s.present in made else self._empty(s, call) for s in self.signature.states}
+
+    def _empty(self, state: Carried, call: Call) -> Array:
+        dtype = self.dtype if state.dtype == "float" else np.dtype(state.dtype)
+        return np.zeros(past_shape(state.shape, {BATCH: call.sizes[BATCH]}), dtype)
+
+    def _next(self, call: Call, past: Mapping[str, Array], outputs: Mapping[str, Array]) -> State | None:
+        if not self.signature.states:
+            return None
+        mask = {} if call.carried is None else {MASK: call.carried}
+        return State(mask | {s.past: past[s.past] if s.held else outputs[s.present] for s in self.signature.states})
+
+
+def _run(graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    wanted = [o.name for o in graph.get_outputs()]
+    made = graph.run(wanted, {i.name: arrays[i.name] for i in graph.get_inputs()})
+    return dict(zip(wanted, made, strict=True))
+
+
+def _numpy_name(dtype: str) -> Any:
+    if dtype == "bfloat16":  # comes with onnx
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return dtype

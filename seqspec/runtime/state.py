@@ -1,0 +1,65 @@
+"""What one call leaves for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqspec.diagnostics import RuntimeFault
+from seqspec.graph.dims import BATCH, PAST, dim, show
+from seqspec.graph.signature import Signature
+
+Array = npt.NDArray[Any]
+MASK = "past_state.attention_mask"
+"""Which of the past's positions are real. A file reads past and present masks joined, so the Session carries it."""
+
+
+class State(dict[str, Array]):
+    """Arrays by the signature's names for the past, batch first. Pass it back as `state`."""
+
+    def reorder(self, rows: npt.ArrayLike) -> State:
+        """The given rows of the batch, as a beam search picks them."""
+        picked = np.asarray(rows, np.int64)
+        return State({name: np.take(array, picked, axis=0) for name, array in self.items()})
+
+
+def sizes(signature: Signature, state: Mapping[str, Array], *, masked: bool, dtype: Any) -> dict[str, int]:
+    """The sizes that a state has (batch, past, the encoder's time), or a fault that says why it is none of this model.
+
+    `masked`: whether the model keeps the mask of its past, `MASK`. `dtype` is the one the model computes in.
+    """
+    if not isinstance(state, Mapping):
+        raise _fault(f"a state is a mapping of names to arrays, not {type(state).__name__}")
+    wanted = {s.past: (s.shape, s.dtype) for s in signature.states}
+    if MASK in state and masked:
+        wanted[MASK] = ((dim(BATCH), dim(PAST)), "bool")
+    missing, unknown = wanted.keys() - state.keys(), state.keys() - wanted.keys()
+    if missing or unknown:
+        what = f"it lacks {_some(missing)}" if missing else f"the model has no {_some(unknown)}"
+        raise _fault(f"the state is not this model's: {what}")
+    found: dict[str, int] = {}
+    for name, (shape, kind) in wanted.items():
+        array = np.asarray(state[name])
+        if array.dtype != (dtype if kind == "float" else np.dtype(kind)):
+            raise _fault(f"`{name}` in the state is {array.dtype}, not {dtype if kind == 'float' else kind}")
+        fits = len(shape) == array.ndim
+        for size, length in zip(shape, array.shape, strict=False):
+            fits = fits and (size if isinstance(size, int) else found.setdefault(str(size), length)) == length
+        if not fits:
+            seen = ", ".join(str(size if isinstance(size, int) else found.get(str(size), size)) for size in shape)
+            raise _fault(f"`{name}` in the state is {list(array.shape)}, not [{seen}], that is {show(shape)}")
+    if masked and PAST not in found:
+        raise _fault(f"the state lacks `{MASK}`, which says how long the past is")
+    return found
+
+
+def _some(found: set[str]) -> str:
+    shown = [f"`{name}`" for name in sorted(found)]
+    return ", ".join(shown[:3]) + (f" and {len(shown) - 3} more" if len(shown) > 3 else "")
+
+
+def _fault(text: str) -> RuntimeFault:
+    return RuntimeFault("SEQ509", text, "pass back what `run` returned as `.state`")

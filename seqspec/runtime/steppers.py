@@ -1,0 +1,75 @@
+"""One way to step a model, whether it runs in PyTorch or in onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seqspec.diagnostics import RuntimeFault
+from seqspec.graph.dims import TIME, dim
+from seqspec.runtime.session import Session
+from seqspec.runtime.state import Array
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Stepper(Protocol):
+    """`step` takes inputs by name and what it returned before as `state`; it returns logits[B, T, V] and the state."""
+
+    def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]: ...
+
+    def running(self) -> AbstractContextManager[None]:
+        """Around all steps of one generation."""
+
+
+class SessionStepper:
+    """A compiled model."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        logits = next((p for p in session.outputs if p.name == "logits"), None)
+        if logits is None or not session.signature.states or logits.shape[1:2] != (dim(TIME),):
+            has = ", ".join(f"`{p.name}`" for p in session.outputs)
+            text = f"generation needs logits at every position and a state to carry; this model gives {has}"
+            raise RuntimeFault("SEQ511", text, "a decoder with `head: {kind: lm}` generates")
+
+    def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
+        result = self.session.run(inputs, state)
+        return result["logits"], result.state
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        yield
+
+
+class TorchStepper:
+    """A module that `to_torch` made, or one of an emitted file."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.device = next(module.parameters()).device
+
+    def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
+        import torch
+
+        tensors = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
+        with torch.no_grad():
+            output = self.module(**tensors, state=state)
+        return output.logits.float().cpu().numpy(), output.state
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Without dropout, and back in training mode afterwards where it was."""
+        training = self.module.training
+        self.module.eval()
+        try:
+            yield
+        finally:
+            self.module.train(training)
+
+
+def stepper(model: Any) -> Stepper:
+    """The stepper of a Session or of a module."""
+    return SessionStepper(model) if isinstance(model, Session) else TorchStepper(model)
