@@ -25,14 +25,25 @@ def refuse_if_too_large(graph: Graph, dtype: str, directory: Path | None = None)
         return
     largest = max(params, key=_count)
     total = sum(map(_count, params)) * BYTES[dtype]
-    memory = 2 * _count(largest) * BYTES["float32"]
-    for needed, found, what in ((total, free_disk(directory), "disk"), (memory, free_memory(), "memory")):
-        if found is not None and needed > found:
-            raise CompileError(
-                "SEQ402",
-                f"The weights need {_size(needed)} of {what}, and {_size(found)} are free; "
-                f"the largest is `{largest.name}` with {_count(largest):,} numbers.",
-            )
+    _refuse(total, free_disk(directory), "disk", largest)
+    _refuse(2 * _count(largest) * BYTES["float32"], free_memory(), "memory", largest)
+
+
+def refuse_if_too_large_at_once(graph: Graph) -> None:
+    """Refuses a model whose weights do not fit into memory together: one that PyTorch shall hold."""
+    params = graph.root.params
+    if params:
+        total = sum(map(_count, params)) * BYTES["float32"]
+        _refuse(total, free_memory(), "memory", max(params, key=_count))
+
+
+def _refuse(needed: int, found: int | None, what: str, largest: Param) -> None:
+    if found is not None and needed > found:
+        raise CompileError(
+            "SEQ402",
+            f"The weights need {_size(needed)} of {what}, and {_size(found)} are free; "
+            f"the largest is `{largest.name}` with {_count(largest):,} numbers.",
+        )
 
 
 def free_disk(directory: Path | None) -> int | None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from seqspec.backends.onnx.export import export, model, write_directory
-from seqspec.backends.onnx.memory import refuse_if_too_large
+from seqspec.backends.memory import refuse_if_too_large
 
 __all__ = ["export", "model", "refuse_if_too_large", "write_directory"]
