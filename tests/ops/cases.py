@@ -11,7 +11,6 @@ import numpy as np
 from harness import Array, Input, Row, single
 
 from seqspec.graph.dims import BATCH, PAST, TIME, Shape, dim
-from seqspec.graph.types import DType
 from seqspec.ops.attention import Attention
 from seqspec.ops.cache import Append, Hold
 from seqspec.ops.dropout import Dropout
@@ -20,6 +19,7 @@ from seqspec.ops.embedding import Embedding, Lookup
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.masks import CAUSAL, EVERYTHING, AllOf, AnyOf, Band
 from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.normalize import Normalize
 from seqspec.ops.padding import Padding, ZeroPadding
 from seqspec.ops.pool import Pool
 from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
@@ -65,6 +65,8 @@ HEADS = real((B, 4, T, 6), 3, 4, 5, 6)
 def simple() -> Iterator[Row]:
     for op in (Linear(6, 5), Linear(6, 1, bias=False), LayerNorm(6), LayerNorm(6, 1e-12, bias=False), RMSNorm(6)):
         yield Row(repr(op), op, (X,), SIZES)
+    yield Row("random", Normalize(), (X,), SIZES)
+    yield Row("tiny-and-zero", Normalize(), (Input((B, T, 6), X.array * [[[1e-14]], [[0]], [[1e8]]]),), SIZES)
     yield Row("table", TiedLinear(), (X, real((7, 6), 7, 6)), SIZES)
     for kind in ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"):
         yield Row(kind, Unary(kind), (X,), SIZES)

@@ -12,7 +12,7 @@ import onnxruntime
 import torch
 
 from seqspec.backends import onnx as onnx_backend
-from seqspec.backends.source import write
+from seqspec.backends.torch import module
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, PAST, TIME, Shape, dim, evaluate
 from seqspec.graph.interpret import interpret
@@ -43,7 +43,7 @@ class Input:
 class Row:
     """An op and its inputs. `pasts` follow `op.states`, None being no past.
 
-    `onnx` is False where a file cannot say this. `rows` lets PyTorch give one row that stands for the whole batch.
+    `onnx` is False where a file cannot say this. `one_row`: PyTorch gives one row that stands for the whole batch.
     """
 
     name: str
@@ -124,12 +124,7 @@ def shapes(row: Row) -> list[tuple[int, ...]]:
 
 def torch_module(row: Row, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
     """The emitted file's model with the row's weights, in inference mode."""
-    source = write(Graph(row.region))
-    space: dict[str, Any] = {"__name__": f"emitted_{hash(source.text):x}"}
-    exec(compile(source.text, str(row), "exec"), space)
-    module: torch.nn.Module = space[source.model]()
-    module.load_state_dict({name: torch.tensor(w) for name, w in row.weights().items()})
-    return module.to(dtype).eval()
+    return module(Graph(row.region), row.weights()).to(dtype).eval()
 
 
 def torch_arguments(row: Row, dtype: torch.dtype = torch.float64) -> dict[str, Any]:
