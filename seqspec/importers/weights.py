@@ -8,6 +8,7 @@ NumPy and writes only what is wholly in memory.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -93,6 +94,7 @@ def write_file(file: Path, tensors: Mapping[str, Tensor]) -> None:
         stream.write(len(text).to_bytes(8, "little") + text)
         for name in names:
             np.ascontiguousarray(tensors[name].read()).tofile(stream)
+        os.fsync(stream.fileno())
 
 
 def is_bare(name: str) -> bool:
