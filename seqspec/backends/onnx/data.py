@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +15,7 @@ import onnx_ir as ir
 NAME = "model.onnx.data"
 # whole pages for what is worth mapping, cache lines for the rest
 _PAGE, _LINE, _LARGE = 4096, 64, 1 << 16
+_MANY = 1 << 26
 
 
 def write_data(models: Iterable[ir.Model], folder: Path) -> dict[str, Any]:
@@ -37,21 +38,30 @@ def write_data(models: Iterable[ir.Model], folder: Path) -> dict[str, Any]:
 
 
 class _Hashed:
-    """A stream that is hashed by another thread while it is written."""
+    """A stream that another thread hashes while it is written and while the next tensor is made."""
 
     def __init__(self, stream: BinaryIO, hasher: ThreadPoolExecutor) -> None:
         self.stream, self.hasher = stream, hasher
         self.size = 0
         self._hash = hashlib.sha256()
+        self._hashing: Future[None] | None = None
 
     def write(self, content: Any) -> None:
-        hashed = self.hasher.submit(self._hash.update, content)
+        self._settle()
+        self._hashing = self.hasher.submit(self._hash.update, content)
         self.stream.write(content)
         self.size += len(content)
-        hashed.result()  # so that one tensor at most is in memory
+        if len(content) > _MANY:
+            self._settle()  # a second large tensor must not join it in memory
 
     def digest(self) -> str:
+        self._settle()
         return self._hash.hexdigest()
+
+    def _settle(self) -> None:
+        if self._hashing is not None:
+            self._hashing.result()
+            self._hashing = None
 
 
 def _store(file: _Hashed, tensor: ir.LazyTensor) -> ir.ExternalTensor:

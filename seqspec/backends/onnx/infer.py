@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -20,34 +20,36 @@ def infer_shapes(model: ir.Model, weights: Sequence[ir.Value]) -> None:
             graph.inputs.append(value)
     proto = onnx.shape_inference.infer_shapes(ir.to_proto(model), check_type=True, data_prop=True)
     del graph.inputs[count:]
-    inferred = ir.from_proto(proto)
-    for ours, theirs in zip(model.graphs(), inferred.graphs(), strict=True):
-        _merge(ours, theirs)
-        if ours is not graph:
-            _infer_inside(ours)
+    inferred = dict(_types(proto.graph))
+    for node in graph.all_nodes():
+        if any(v.name and v.shape is None for v in node.outputs):
+            _take(node, inferred)
+        if any(v.name and v.shape is None for v in node.outputs):
+            _take(node, _outputs(node))
 
 
-def _merge(ours: ir.Graph, theirs: ir.Graph) -> None:
-    found = ir.convenience.create_value_mapping(theirs)
-    for name, value in ir.convenience.create_value_mapping(ours).items():
-        if name in found and value.shape is None:
-            value.shape = found[name].shape
-        if name in found and value.type is None:
-            value.type = found[name].type
+def _types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:
+    """Every type that inference noted, those in the bodies of loops included: names are unique in the whole file."""
+    for info in graph.value_info:
+        yield info.name, info.type
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _types(attribute.g)
 
 
-def _infer_inside(graph: ir.Graph) -> None:
-    """The rest in the body of a loop, where ONNX's inference does not see the constants of the graph around it."""
-    for node in graph:
-        if any(v.shape is None for v in node.outputs):
-            inferred = _outputs(node)
-            for value in node.outputs:
-                if value.shape is None and value.name in inferred:
-                    value.shape = ir.serde.deserialize_type_proto_for_shape(inferred[value.name])
+def _take(node: ir.Node, types: dict[str, onnx.TypeProto]) -> None:
+    for value in node.outputs:
+        found = types.get(str(value.name))
+        if found is None or value.shape is not None:
+            continue
+        value.shape = ir.serde.deserialize_type_proto_for_shape(found)
+        if value.type is None:
+            value.type = ir.serde.deserialize_type_proto_for_type(found)
 
 
 def _outputs(node: ir.Node) -> dict[str, onnx.TypeProto]:
-    """The types of one node's outputs by name, from those of its inputs and the data of constants."""
+    """The types of a node's outputs, where inference of a loop's body does not see the constants outside it."""
     inputs = {str(v.name): v for v in node.inputs if v is not None and v.shape is not None and v.type is not None}
     types = {name: ir.to_proto(v).type for name, v in inputs.items()}
     data = {name: ir.to_proto(v.const_value) for name, v in inputs.items() if isinstance(v.const_value, ir.Tensor)}
