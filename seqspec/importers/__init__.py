@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from seqspec.backends.directory import replacing, write
-from seqspec.backends.weights import check
-from seqspec.build import build
-from seqspec.checking import load
 from seqspec.diagnostics import CompileError
-from seqspec.importers.hf import import_directory
-from seqspec.importers.imported import Imported
 from seqspec.importers.text import to_yaml
-from seqspec.importers.weights import write_file
 
-__all__ = ["Imported", "import_directory", "import_model"]
+if TYPE_CHECKING:
+    from seqspec.importers.imported import Imported
 
 
 def import_model(directory: str | Path, output: str | Path) -> Path:
@@ -24,6 +19,13 @@ def import_model(directory: str | Path, output: str | Path) -> Path:
     The spec is named after `output`, which must be new or empty and appears complete or not at all. It is checked, and
     the weights against it, before anything is written.
     """
+    from seqspec.backends.directory import replacing, write  # here, so that `importers.text` costs no NumPy
+    from seqspec.backends.weights import check
+    from seqspec.build import build
+    from seqspec.checking import load
+    from seqspec.importers.hf import import_directory
+    from seqspec.importers.weights import write_file
+
     output = Path(output)
     if output.is_dir() and any(output.iterdir()):
         raise CompileError("SEQ403", f"`{output}` holds something already", "give a directory that does not exist yet")

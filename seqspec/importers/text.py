@@ -22,10 +22,11 @@ def to_yaml(spec: dict[str, Any], notes: Iterable[str] = ()) -> str:
 
 def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
     for key, value in data.items():
-        if _on_one_line(value, indent + key):
-            yield f"{indent}{key}: {_flow(value)}"
+        before = f"{indent}{_scalar(key)}:"
+        if _on_one_line(value, before):
+            yield f"{before} {_flow(value)}"
         else:
-            yield f"{indent}{key}:"
+            yield before
             yield from _block(value, indent + "  ")
 
 
@@ -44,16 +45,17 @@ def _block(value: Any, indent: str) -> Iterator[str]:
 
 
 def _on_one_line(value: Any, before: str) -> bool:
-    """Scalars, and maps that are one thing: of a kind, or of numbers alone."""
-    if isinstance(value, list) or not isinstance(value, dict):
-        return not isinstance(value, list)
-    flat = not any(isinstance(v, dict | list) for v in value.values())
-    return ("kind" in value or flat) and len(before) + len(_flow(value)) < WIDTH
+    """Scalars; lists and maps of scalars, and maps of one kind, where they fit."""
+    if not isinstance(value, dict | list):
+        return True
+    items = value.values() if isinstance(value, dict) else value
+    flat = not any(isinstance(item, dict | list) for item in items)
+    return (flat or (isinstance(value, dict) and "kind" in value)) and len(before) + len(_flow(value)) < WIDTH
 
 
 def _flow(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(v)}" for key, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(v)}" for key, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     return _scalar(value)

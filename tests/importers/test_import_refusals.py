@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from seqspec.diagnostics import CompileError
-from seqspec.importers import import_directory, import_model
+from seqspec.importers import import_model
+from seqspec.importers.hf import import_directory
 
 BERT = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8, "num_attention_heads": 2}
 GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 8, "n_head": 2, "n_layer": 1}

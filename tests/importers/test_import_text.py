@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from seqspec.document import load_text
 from seqspec.importers.text import to_yaml
 
-KEYS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True).filter(lambda k: k not in ("true", "false", "null", "extends"))
+WORDS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True).filter(lambda word: word != "extends")
+KEYS = WORDS | st.sampled_from(["true", "null"])
 SCALARS = (
     st.booleans()
     | st.integers(-(2**53), 2**53)
@@ -21,7 +22,7 @@ SCALARS = (
 )
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, min_size=1, max_size=4) | st.dictionaries(KEYS, inner, min_size=1, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
 
@@ -42,7 +43,8 @@ def test_scalars_as_people_write_them(value: object, written: str) -> None:
 
 def test_structure_in_blocks_and_settings_on_a_line() -> None:
     block = [{"kind": "attention", "heads": 4}, {"kind": "ffn", "d_ff": 8}]
-    data = {"encoder": {"d_model": 4, "layers": [{"repeat": 2, "block": block}]}, "head": {"kind": "lm"}}
+    layers = [{"repeat": 2, "block": block}, {"pattern": ["local", "global"]}]
+    data = {"encoder": {"d_model": 4, "layers": layers}, "head": {"kind": "lm"}}
     assert to_yaml(data, ["a note\nof two lines"]) == (
         "# a note\\nof two lines\n"
         "encoder:\n"
@@ -52,5 +54,6 @@ def test_structure_in_blocks_and_settings_on_a_line() -> None:
         "      block:\n"
         "        - {kind: attention, heads: 4}\n"
         "        - {kind: ffn, d_ff: 8}\n"
+        "    - pattern: [local, global]\n"
         "head: {kind: lm}\n"
     )
