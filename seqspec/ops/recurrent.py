@@ -108,9 +108,7 @@ class Recurrent(Op):
             y[row, real] = sequence
         return (y, *states)
 
-    def _reference_direction(
-        self, np: Any, weights: Weights, d: Direction, x: Array, states: Sequence[Array]
-    ) -> Array:
+    def _reference_direction(self, np: Any, weights: Weights, d: Direction, x: Array, states: Sequence[Array]) -> Array:
         """x[N,I] -> y[N,H] over real steps alone; writes the final state into states[L·D,H]."""
         gates = Gates.read(np, weights, d.suffix)
         state = tuple(s[d.number] for s in states)

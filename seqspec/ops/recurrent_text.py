@@ -55,7 +55,7 @@ def stepwise(rnn, step, x, mask, *states):
             outputs.append(y)
             last.append(state)
         x = torch.cat(outputs, -1)
-    return x, *(torch.stack(s, 1) for s in zip(*last))
+    return x, *(torch.stack(s, 1) for s in zip(*last, strict=True))
 
 
 def one_direction(rnn, step, x, real, state, suffix):
@@ -66,7 +66,7 @@ def one_direction(rnn, step, x, real, state, suffix):
     outputs = []
     for t in reversed(times) if suffix.endswith("_reverse") else times:
         new = step(x[:, t], state, weight_hh, bias_hh)
-        state = new if real is None else tuple(torch.where(real[:, t], n, s) for n, s in zip(new, state))
+        state = new if real is None else tuple(torch.where(real[:, t], n, s) for n, s in zip(new, state, strict=True))
         outputs.append(new[0])
     if suffix.endswith("_reverse"):
         outputs.reverse()
@@ -102,7 +102,7 @@ def ragged(rnn, step, x, mask, *states):
     y, _ = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
     if lengths.min() == 0:
         some = (lengths > 0)[:, None, None].to(x.device)
-        y, last = y.where(some, 0), tuple(n.where(some, s) for n, s in zip(last, states))
+        y, last = y.where(some, 0), tuple(n.where(some, s) for n, s in zip(last, states, strict=True))
     return y if order is None else torch.zeros_like(y).scatter(1, order.expand_as(y), y), *last
 ''',
     (RECURRENT, STEPWISE),
