@@ -10,13 +10,13 @@ from seqspec.graph.ir import Value
 
 
 class Carry:
-    """Names the pasts, one for each entry, and the presents that calls return."""
+    """`names` are the variables for the past, one for each entry; calls return presents that have names as well."""
 
     def __init__(self, entries: Sequence[Entry], variables: Variables) -> None:
         self._entries, self._variables = entries, variables
         words = _words(entries)
         calls = sum(entry.state is None for entry in entries)
-        self._pasts = ["past"] if len(entries) == 1 else [variables.reserve(f"past_{word}") for word in words]
+        self.names = ["past"] if len(entries) == 1 else [variables.reserve(f"past_{word}") for word in words]
         self._presents: dict[int, str] = {}
         for entry, word in zip(entries, words, strict=True):
             if entry.state is None:
@@ -25,14 +25,14 @@ class Carry:
 
     def unpacking(self) -> str:
         """The statement that takes the past apart, if there is anything to take apart."""
-        if len(self._pasts) < 2:
+        if len(self.names) < 2:
             return ""
-        nothing = "(None, None)" if len(self._pasts) == 2 else f"(None,) * {len(self._pasts)}"
-        return f"{', '.join(self._pasts)} = past or {nothing}"
+        nothing = "(None, None)" if len(self.names) == 2 else f"(None,) * {len(self.names)}"
+        return f"{', '.join(self.names)} = past or {nothing}"
 
     def pasts(self, group: Group) -> list[str]:
         """The variables that hold the past of a group."""
-        return [past for entry, past in zip(self._entries, self._pasts, strict=True) if entry.group is group]
+        return [past for entry, past in zip(self._entries, self.names, strict=True) if entry.group is group]
 
     def present_of(self, group: Group) -> str:
         """The variable for what a call or run carries on."""

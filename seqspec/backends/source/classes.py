@@ -74,7 +74,7 @@ class ClassWriter:
         forward = Forward(plan, self._file, arguments, self._methods)
         lines, results = forward.write()
         returned = self._root.returns(results, forward.carry.present()) if self._root else _returned(forward, results)
-        start = [Line(0, "past = None if state is None else nest(STATE, state)")] if self._root and plan.entries else []
+        start = [Line(0, "past = past_from(state)")] if self._root and plan.entries else []
         init = self._init()
         methods = [*init, Method(self._signature("forward", forward), (*start, *lines, Line(0, f"return {returned}")))]
         methods += [self._method(inner) for inner in self._inner]
@@ -115,8 +115,8 @@ class ClassWriter:
                 part.checkpoint and not scope.rpartition(".")[2].isdecimal()
             )  # a layer is checkpointed as a whole
             self._passes_on = self._passes_on or passes_on
-            if region.states or not self._declared.has(scope):  # called twice, it shares its parameters
-                self._declared.module(scope, f"{part.name}({'checkpoint' if passes_on else ''})")
+            constructor = f"{part.name}({'checkpoint' if passes_on else ''})"
+            self._declared.module(scope, constructor, shared=not region.states)  # called twice, it shares parameters
         elif id(region) not in self._methods:
             taken = self._declared.names | names.MODULE_ATTRIBUTES | set(self._methods.values())
             self._methods[id(region)] = names.fresh(names.snake(names.class_name(region.name)), taken)
@@ -142,7 +142,7 @@ class ClassWriter:
     def _public_arguments(self) -> dict[Value, str]:
         once = self._once[id(self._region)]
         inputs = sorted(self._region.inputs, key=lambda v: v.optional or v in once)
-        return {value: names.argument(value.name) for value in inputs}
+        return {value: names.argument(value.name, self._file.avoid) for value in inputs}
 
     def _signature(self, name: str, forward: Forward) -> str:
         region, once = forward.plan.region, self._once[id(forward.plan.region)]

@@ -18,21 +18,15 @@ class Declarations:
     def __init__(self) -> None:
         self._tree: Tree = {}
 
-    def module(self, scope: str, constructor: str) -> None:
-        """A submodule called `scope`."""
-        self._add(scope.split("."), constructor)
+    def module(self, scope: str, constructor: str, shared: bool = False) -> None:
+        """A submodule called `scope`; where it is `shared`, an equal one may be there already."""
+        if not (shared and self._find(scope) == constructor):
+            self._add(scope.split("."), constructor)
 
     def params(self, name: str, op: Op) -> None:
         """The parameters of an op that declares no module: its own names, below the node's where it has one."""
         for param in op.params():
             self._add([*([name] if name else []), *param.name.split(".")], parameter(param))
-
-    def has(self, scope: str) -> bool:
-        """Whether something is declared there."""
-        here: str | Tree | None = self._tree
-        for part in scope.split("."):
-            here = here.get(part) if isinstance(here, dict) else None
-        return here is not None
 
     @property
     def names(self) -> set[str]:
@@ -42,6 +36,12 @@ class Declarations:
     def lines(self) -> list[str]:
         """One statement for each attribute."""
         return [f"self.{attribute(name)} = {_construct(what)}" for name, what in self._tree.items()]
+
+    def _find(self, scope: str) -> str | Tree | None:
+        here: str | Tree | None = self._tree
+        for part in scope.split("."):
+            here = here.get(part) if isinstance(here, dict) else None
+        return here
 
     def _add(self, parts: list[str], constructor: str) -> None:
         here = self._tree

@@ -10,6 +10,7 @@ from seqspec.backends.source.context import File, Line, spread
 from seqspec.backends.source.plan import Group, Item, Plan, Statement
 from seqspec.backends.source.shapes import Letters
 from seqspec.backends.source.sizes import Sizes
+from seqspec.backends.source.steps import Steps
 from seqspec.backends.source.variables import Variables
 from seqspec.graph.dims import Size
 from seqspec.graph.ir import Call, Node, Param, Region, Value, join
@@ -36,7 +37,7 @@ class Forward:
         self.letters = Letters(plan.region)
         self.variables = Variables(arguments, plan.last, file.avoid)
         self.carry = Carry(plan.entries, self.variables)
-        self._sizes = Sizes(plan, arguments, self.variables)
+        self._sizes = Sizes(plan, self.variables, self.carry.names)
         self._inlined = dict(plan.inlined)
         self._lines: list[Line] = []
         self._depth = self.at = 0
@@ -224,6 +225,4 @@ class Face:
         return self._forward.size(size)
 
     def loop(self, body: Region, carried: int, scanned: int, args: tuple[Expr | None, ...]) -> Expr:
-        from seqspec.backends.source.steps import Steps
-
         return Steps(self._forward, self._group, self._node, body, carried, scanned, args).write()

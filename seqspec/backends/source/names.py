@@ -19,7 +19,8 @@ register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_ex
 state_dict to to_empty train training type xpu zero_grad
 """
 _CONTAINER = "append clear extend insert items keys pop update values"
-_FILE = "F NamedTuple Output STATE State Tensor checkpoint flatten functools math nest nn torch"
+_FILE = "F NamedTuple Output STATE State Tensor checkpoint flatten functools math nest nn past_from torch"
+_UNUSED_BUILTINS = frozenset(dir(builtins)) - {"range", "zip"}
 
 MODULE_ATTRIBUTES = frozenset(_MODULE.split())
 """What torch.nn.Module already means by a name; a part called so would replace it."""
@@ -45,9 +46,9 @@ def attribute(name: str, taken: Container[str] = MODULE_ATTRIBUTES) -> str:
     return name
 
 
-def argument(name: str) -> str:
+def argument(name: str, avoid: Container[str]) -> str:
     """`name`, which becomes an argument of the model."""
-    if not plain(name) or name in LOCAL_NAMES:
+    if not plain(name) or (name in avoid and name not in _UNUSED_BUILTINS):
         raise SeqspecError("SEQ304", f"an input cannot be called {name!r} in PyTorch", "choose another name")
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from seqspec.backends.source.plan import Entry, entries, groups
@@ -14,35 +15,37 @@ from seqspec.graph.ir import Call, Region, join
 _SAFE = re.compile(r"[A-Za-z0-9_.]+")
 
 
-class Run(tuple["Names", ...]):
-    """The names of every layer of a run; `numbers` are the layers' own."""
+@dataclass(frozen=True)
+class Run:
+    """The names in every layer of a run; `numbers` are the layers' own."""
 
-    numbers: tuple[str, ...] = ()
+    numbers: tuple[str, ...]
+    layers: tuple[Names, ...]
 
 
 Names: TypeAlias = "str | Run | tuple[Names, ...]"
 
 
-def find(found: Sequence[Entry], size: Size) -> tuple[str, int] | None:
-    """Path and axis, `[0][1]` and 2, of a tensor in the past that has this size and is there whenever a past is."""
-    candidates = list(_tensors(found, size))
+def find(found: Sequence[Entry], size: Size) -> tuple[int, str, int] | None:
+    """A tensor of the past that has this size and is there whenever a past is: entry, path in it, axis."""
+    candidates = [
+        (rank, number, path, axis) for number, entry in enumerate(found) for rank, path, axis in _tensors(entry, size)
+    ]
     return min(candidates, key=lambda c: c[0])[1:] if candidates else None
 
 
-def _tensors(found: Sequence[Entry], size: Size) -> Iterator[tuple[int, str, int]]:
+def _tensors(entry: Entry, size: Size) -> Iterator[tuple[int, str, int]]:
     """(rank, path, axis): caches first, then other floats, then masks that cannot be None."""
-    for number, entry in enumerate(found):
-        at = f"[{number}]" if len(found) > 1 else ""
-        first = entry.group.first
-        if entry.state:
-            optional = first.outputs[entry.state.output].optional
-            if size in entry.state.shape and not optional:
-                rank = 0 if entry.state.cache else 1 if entry.state.dtype == "float" else 2
-                yield rank, at, entry.state.shape.index(size)
-        elif isinstance(first, Call):
-            at += "[0]" if entry.group.run else ""
-            inner = entries(first.region, groups(first.region))
-            yield from ((rank, at + path, axis) for rank, path, axis in _tensors(inner, size))
+    first = entry.group.first
+    if entry.state and entry.kept:
+        if size in entry.state.shape and not entry.kept.optional:
+            rank = 0 if entry.state.cache else 1 if entry.state.dtype == "float" else 2
+            yield rank, "", entry.state.shape.index(size)
+    elif isinstance(first, Call):
+        inner = entries(first.region, groups(first.region))
+        for number, below in enumerate(inner):
+            at = ("[0]" if entry.group.run else "") + (f"[{number}]" if len(inner) > 1 else "")
+            yield from ((rank, at + path, axis) for rank, path, axis in _tensors(below, size))
 
 
 def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> Names:
@@ -57,9 +60,8 @@ def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> N
             assert isinstance(call, Call)
             layers.append(state_names(call.region, public, join(scope, call.scope)))
         if entry.group.run:
-            run = Run(layers)
-            run.numbers = tuple(c.scope.rpartition(".")[2] for c in entry.group.items)
-            parts.append(run)
+            numbers = (str(item.scope).rpartition(".")[2] for item in entry.group.items)
+            parts.append(Run(tuple(numbers), tuple(layers)))
         else:
             parts.append(layers[0])
     return parts[0] if len(parts) == 1 else tuple(parts)
@@ -73,7 +75,7 @@ def literal(found: Names) -> str:
         return f'"{found}"'
     if not isinstance(found, Run):
         return f"({', '.join(map(literal, found))})"
-    patterns = [_numbered(literal(layer), number) for layer, number in zip(found, found.numbers, strict=True)]
+    patterns = [_numbered(literal(layer), number) for layer, number in zip(found.layers, found.numbers, strict=True)]
     count = len(patterns)
     period = next(p for p in range(1, count + 1) if count % p == 0 and patterns == patterns[:p] * (count // p))
     start, stop = int(found.numbers[0]), int(found.numbers[0]) + count
@@ -82,7 +84,7 @@ def literal(found: Names) -> str:
     if period < count:
         inner = ", ".join(_formatted(p, k) for k, p in enumerate(patterns[:period]))
         return f"[names for n in range({start}, {stop}, {period}) for names in ({inner})]"
-    return f"[{', '.join(map(literal, found))}]"
+    return f"[{', '.join(map(literal, found.layers))}]"
 
 
 def _numbered(text: str, number: str) -> str:

@@ -30,14 +30,23 @@ _NEST = '''def nest(names, state):
     """The tensors of `state`, nested as `names` are; None for a name it does not have."""
     return state.get(names) if isinstance(names, str) else [nest(inner, state) for inner in names]'''
 
+_PAST = '''def past_from(state):
+    """The tensors of `state`, nested as STATE is; None where there is no state yet."""
+    if state is None:
+        return None
+    unknown = sorted(state.keys() - flatten(STATE, STATE).keys())
+    if unknown:
+        raise KeyError(f"the model has no state called {', '.join(unknown)}")
+    return nest(STATE, state)'''
+
 _FLATTEN = '''def flatten(names, present):
     """The way back: {name: tensor}, without the tensors that are None."""
     if isinstance(names, str):
         return {} if present is None else {names: present}
     return {k: x for inner, part in zip(names, present, strict=True) for k, x in flatten(inner, part).items()}'''
 
-STATE_TOOLS = (_NEST, _FLATTEN, _STATE)
-"""State and the two ways between it and nested tuples."""
+STATE_TOOLS = (_NEST, _FLATTEN, _PAST, _STATE)
+"""State, and the ways between it and nested tuples."""
 
 
 class Root:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 
 from seqspec.backends.source.context import Line
 from seqspec.backends.source.past import find
@@ -15,10 +15,10 @@ from seqspec.ops.base import Expr
 
 
 class Sizes:
-    """`header` collects the lines that read the past; they belong at the top of the function."""
+    """`pasts` are the variables for the entries of the past; `header` collects lines for the top of the function."""
 
-    def __init__(self, plan: Plan, arguments: Iterable[Value], variables: Variables) -> None:
-        self._plan, self._arguments, self._variables = plan, list(arguments), variables
+    def __init__(self, plan: Plan, variables: Variables, pasts: Sequence[str]) -> None:
+        self._plan, self._variables, self._pasts = plan, variables, pasts
         self._read: dict[Size, str] = {}
         self.header: list[Line] = []
 
@@ -47,7 +47,7 @@ class Sizes:
     def _measured(self, size: Dim, unsure: Container[Value]) -> str:
         if size == dim(PAST):
             return ""
-        for value in (*self._arguments, *self._variables.current()):
+        for value in (*self._plan.region.inputs, *self._variables.current()):
             if size in value.shape and not value.optional and value not in unsure and self._variables.holds(value):
                 return f"{self._variables.names[value]}.shape[{value.shape.index(size)}]"
         return ""
@@ -59,6 +59,6 @@ class Sizes:
                 return ""
             name = self._variables.reserve("past_length" if size == dim(PAST) else "length")
             self._read[size] = name
-            path, axis = found
-            self.header.append(Line(0, f"{name} = 0 if past is None else past{path}.shape[{axis}]"))
+            entry, path, axis = found
+            self.header.append(Line(0, f"{name} = 0 if past is None else {self._pasts[entry]}{path}.shape[{axis}]"))
         return self._read[size]

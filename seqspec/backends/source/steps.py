@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from seqspec.backends.source.forward import Forward
 from seqspec.backends.source.plan import Group
 from seqspec.graph.ir import Node, Param, Region, Value
 from seqspec.ops.base import Expr
 from seqspec.ops.loop import STACK_STEPS
+
+if TYPE_CHECKING:
+    from seqspec.backends.source.forward import Forward
 
 
 class Steps:
