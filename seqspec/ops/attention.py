@@ -50,10 +50,10 @@ def attend_band(q, k, v, real=None, left=None, right=None, scale=None, dropout=0
     """As attend, over the keys from `left` before a query to `right` after it: right=0 is causal, None has no bound."""
     queries, keys = q.size(2), k.size(2)
     visible, causal = None, False
-    if real is None and left is None and right == 0 and queries in (1, keys):
-        causal = queries > 1  # the kernel's own flag, and no mask at all; one query at the end sees every key
-    else:
+    if real is not None or left is not None or right != 0 or queries not in (1, keys):
         visible = visible_keys(q, k, real, left, right)
+    elif queries > 1:
+        causal = True  # the kernel's own flag, and no mask at all; one query at the end sees every key
     gqa = q.size(1) != k.size(1)
     return F.scaled_dot_product_attention(q, k, v, visible, dropout, causal, scale=scale, enable_gqa=gqa)
 ''',
