@@ -10,7 +10,7 @@ from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Init, Param, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
 from seqspec.ops.gru import GruRule, Reset, Update
-from seqspec.ops.lstm import LstmRule, check_forget_bias, forget_init
+from seqspec.ops.lstm import WITH_FORGET_BIAS, LstmRule, check_forget_bias, forget_init, with_forget_bias
 from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, uniform
 from seqspec.ops.recurrent_text import STEPWISE_CELL
 from seqspec.ops.rnn import Activation, RnnRule
@@ -104,6 +104,12 @@ class LstmCell(Cell):
 
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)
+
+    def declare(self) -> str:
+        return with_forget_bias(super().declare(), self.forget_bias)
+
+    def helpers(self) -> tuple[Helper, ...]:
+        return super().helpers() + ((WITH_FORGET_BIAS,) if self.forget_bias is not None else ())
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,12 @@ class Lstm(Recurrent):
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)
 
+    def declare(self) -> str:
+        return with_forget_bias(super().declare(), self.forget_bias)
+
+    def helpers(self) -> tuple[Helper, ...]:
+        return super().helpers() + ((WITH_FORGET_BIAS,) if self.forget_bias is not None else ())
+
 
 @dataclass(frozen=True)
 class LstmRule(Rule):
@@ -74,6 +80,24 @@ def lstm_step(x, state, weight, bias):
     return torch.sigmoid(o) * torch.tanh(c), c
 ''',
 )
+
+
+WITH_FORGET_BIAS = Helper(
+    "with_forget_bias",
+    '''
+def with_forget_bias(lstm, start):
+    """The module with the forget rows (the second quarter) of bias_ih at `start` and of bias_hh at 0: it counts once"""
+    for name, bias in lstm.named_parameters():
+        if name.startswith("bias"):
+            nn.init.constant_(bias.chunk(4)[1], start if name.startswith("bias_ih") else 0.0)
+    return lstm
+''',
+)
+
+
+def with_forget_bias(constructor: str, forget_bias: float | None) -> str:
+    """The constructor's text, and what sets the forget bias."""
+    return constructor if forget_bias is None else f"{WITH_FORGET_BIAS.name}({constructor}, {forget_bias!r})"
 
 
 def check_forget_bias(forget_bias: float | None, bias: Bias) -> None:

@@ -18,10 +18,11 @@ from seqspec.ops.gru import Gru
 from seqspec.ops.linear import Linear
 from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
+from seqspec.ops.ragged import KeepAtPadding, RealSteps
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.rnn import Rnn
 from seqspec.ops.shape import Concat
-from seqspec.ops.state import MergeDirections, SelectState
+from seqspec.ops.state import MergeDirections, SelectState, StackStates
 
 B, T, P, S = dim(BATCH), dim(TIME), dim(PAST), dim(ENCODER_TIME)
 
@@ -143,6 +144,14 @@ def attending_body() -> Region:
     return b.done(h, b.add(Linear(9, 2), b.add(Concat(), h, context), name="out", hint="y"), weights)
 
 
+def keeping_body() -> Region:
+    """h, x, real -> h', which stands still where the step is not real"""
+    b = Builder("KeepingStep")
+    h, x, real = b.input("h", (B, 4)), b.input("x", (B, 3)), b.input("real", (B,), "bool")
+    new = b.add(GruCell(3, 4), x, h, name="gru", hint="new")
+    return b.done(b.add(KeepAtPadding(), real, new, h, hint="h"), new)
+
+
 def loop_rows() -> Iterator[Row]:
     for time, batch in ((5, 3), (1, 1), (0, 2)):
         sizes = {BATCH: batch, TIME: time, ENCODER_TIME: 6}
@@ -157,6 +166,8 @@ def loop_rows() -> Iterator[Row]:
         yield Row(f"lstm past {tag}", stateful, (Input((B, 4), c), None, x, bias), sizes, (h, c))
         start = (Input((B, 4), c), None, x, bias)
         yield Row(f"lstm before a past {tag}", stateful, start, sizes, onnx=False)
+        real = Input((B, T), MASKS["holes"][:batch, :time], "bool")
+        yield Row(f"two at a step {tag}", Loop(keeping_body(), 1, 2), (Input((B, 4), h), x, real), sizes, (c,))
         memory = Input((B, S, 5), random(batch, 6, 5))
         scores = Input((B, S), random(batch, 6))
         for kind in ("right", "holes", "unmasked"):
@@ -173,6 +184,17 @@ def other_rows() -> Iterator[Row]:
     yield Row("one direction", SelectState(5), (h,), sizes)
     yield Row("sum", MergeDirections(), (Input((B, T, 8), random(4, 6, 8)),), sizes)
     yield Row("sum of no step", MergeDirections(), (Input((B, T, 8), random(4, 0, 8)),), {BATCH: 4, TIME: 0})
+    yield Row("one layer", StackStates(), (Input((B, 5), random(4, 5)),), sizes)
+    yield Row("layers", StackStates(), tuple(Input((B, 5), random(4, 5, seed=k)) for k in range(3)), sizes)
+    first = Input((B,), MASKS["holes"][:, 0], "bool")
+    yield Row("states", KeepAtPadding(), (first, *(Input((B, 5), random(4, 5, seed=k)) for k in range(2))), sizes)
+    chunk = Input((B, T, 3), random(4, 4, 3))
+    for name, given in (
+        ("long", Input((B, P + T), MASKS["holes"], "bool")),
+        ("unmasked", Input((B, T), None, "bool")),
+        ("absent", None),
+    ):
+        yield Row(name, RealSteps(), (given, chunk), {BATCH: 4, TIME: 4, PAST: 2})
     for kind, mask in MASKS.items():
         given = Input((B, T), mask, "bool")
         yield Row(kind, MaskedSoftmax(), (Input((B, T), 9 * random(4, 6)), given), sizes)

@@ -10,9 +10,12 @@ import pytest
 from cases_recurrent import B, T
 from harness import Array, Input, Row, onnx_session, reference, run_onnx, run_torch
 
+from seqspec.backends.source import write
 from seqspec.backends.weights import initial
 from seqspec.graph.dims import BATCH, TIME
+from seqspec.graph.ir import Graph
 from seqspec.ops.base import Op
+from seqspec.ops.cells import LstmCell
 from seqspec.ops.gru import Gru
 from seqspec.ops.lstm import Lstm
 from seqspec.ops.state import MergeDirections, SelectState
@@ -192,6 +195,25 @@ def test_a_forget_bias_is_counted_once(face: str, bias: Any) -> None:
     assert near(values["both"], 0.880797078 if bias == "double" else 0.7310585786)
     output_rows = {n: np.roll(w, 4, 0) for n, w in weights.items()}
     assert near(run(face, weighted(op, output_rows, x, None, h0, c0))[1], 0.3378347121)
+
+
+@pytest.mark.parametrize("bias", ["double", "single"])
+def test_the_emitted_file_starts_at_the_forget_bias_without_weights(bias: Any) -> None:
+    cell = weighted(
+        LstmCell(1, 2, bias, forget_bias=2.5), {}, Input((B, 1), np.zeros((1, 1))), *[Input((B, 2), None)] * 2
+    )
+    layer = weighted(Lstm(1, 2, 2, True, bias, forget_bias=2.5), {}, Input((B, T, 1), np.zeros((1, 1, 1))), None)
+    for row in (cell, layer):
+        space: dict[str, Any] = {"__name__": "emitted"}
+        written = write(Graph(row.region))
+        exec(written.text, space)
+        weights = {n.removeprefix("op."): w.detach().numpy() for n, w in space[written.model]().state_dict().items()}
+        biases = [n for n in weights if n.startswith("bias_ih")]
+        assert len(biases) == (1 if row is cell else 4)
+        for name in biases:
+            total = weights[name] + weights.get(name.replace("_ih", "_hh"), 0)
+            assert np.array_equal(total[2:4], [2.5, 2.5])
+            assert np.abs(np.delete(total, [2, 3])).max() < 2 * 2**-0.5
 
 
 def test_a_file_runs_at_another_batch_size() -> None:
