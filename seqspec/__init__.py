@@ -8,11 +8,16 @@ Names are resolved when they are first used, so that checking a spec never impor
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqspec.build import build as build
+    from seqspec.api import build as build
+    from seqspec.api import to_onnx as to_onnx
+    from seqspec.api import to_source as to_source
+    from seqspec.api import to_torch as to_torch
     from seqspec.checking import check as check
     from seqspec.checking import load as load
     from seqspec.diagnostics import CompileError as CompileError
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from seqspec.diagnostics import SeqspecError as SeqspecError
     from seqspec.diagnostics import SpecError as SpecError
     from seqspec.graph.ir import Graph as Graph
+    from seqspec.runtime.session import Session as Session
     from seqspec.spec.model import Model as Model
 
 __version__ = "0.1.0"
@@ -34,10 +40,14 @@ _HOMES = {
     "Report": "diagnostics",
     "RuntimeFault": "diagnostics",
     "SeqspecError": "diagnostics",
+    "Session": "runtime.session",
     "SpecError": "diagnostics",
-    "build": "build",
+    "build": "api",
     "check": "checking",
     "load": "checking",
+    "to_onnx": "api",
+    "to_source": "api",
+    "to_torch": "api",
 }
 
 __all__ = ["__version__", *_HOMES]
@@ -46,10 +56,23 @@ __all__ = ["__version__", *_HOMES]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seqspec' has no attribute {name!r}")
-    value = getattr(import_module(f"seqspec.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(f"seqspec.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`seqspec.build` stays the function: importing the file of that name would put the module in its place."""
+
+    @property
+    def build(self) -> Any:
+        return __getattr__("build")
+
+    @build.setter
+    def build(self, module: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package

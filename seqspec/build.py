@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from types import ModuleType
 
 from seqspec.components.assembly import Built, Plan, build_stack
 from seqspec.components.base import camel
@@ -98,13 +96,3 @@ def _output(root: Builder, model: Model, built: Built) -> Value:
     tokens = _owned(model, owner).tokens if table else None
     output = model.head.build(root, Reading(built.x, built.mask, final, tokens))
     return replace(output, hint="embedding") if model.head.kind == "embedding" else output
-
-
-class _Callable(ModuleType):
-    """`seqspec.build(spec)` is a promise, and importing this file puts the module under that name: so it can be called."""
-
-    def __call__(self, model: Model) -> Graph:
-        return build(model)
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -13,7 +13,7 @@ from seqspec.components.inputs import Features, Tables, Tokens
 from seqspec.components.norms import LayerNorm, RMSNorm
 from seqspec.components.positions import Learned, Rope, Sinusoidal
 from seqspec.components.recurrent import Memory
-from seqspec.components.stack import Layer, Stack
+from seqspec.components.stack import Layer, Path, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
 from seqspec.graph.ir import Region, Value
@@ -164,11 +164,14 @@ class _Writer:
         layers = list(self.stack.flat())
         total = sum(layer.recurrent.num_layers for layer in layers if layer.recurrent)
         first = 0
+        blocks: dict[Path, Region] = {}
         for index, layer in enumerate(layers):
             scope = f"layers.{index}"
             self.b.origin = _origin(self.plan.name, layer)
             if layer.recurrent is None:
-                x = self.b.call(self._block(layer, x, context), scope, x, *context.arguments(), hint="x")
+                if layer.path not in blocks:
+                    blocks[layer.path] = self._block(layer, x, context)
+                x = self.b.call(blocks[layer.path], scope, x, *context.arguments(), hint="x")
                 continue
             wanted = index in self.plan.finals_wanted
             place = Place(layer.recurrent.layers, first, total)

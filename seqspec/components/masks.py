@@ -105,5 +105,3 @@ Mask = Annotated[
     Shorthand,
 ]
 
-AllOf.model_rebuild()
-AnyOf.model_rebuild()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .codes import CODES, Severity
 from .escape import clip, escape
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """[start, end) in a text; lines and columns count from 1, columns in code points."""
 
     line: int

@@ -7,8 +7,6 @@ controls, zero-width characters, lone surrogates. All of them are shown as escap
 
 from __future__ import annotations
 
-import unicodedata
-
 # Control, format (bidi, zero width), surrogate, private, unassigned, line and paragraph separator.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -17,7 +15,11 @@ MAX_MESSAGE_BYTES = 4096
 
 def escape_character(character: str) -> str:
     """A character as it is shown: itself, or an escape if it is invisible or acts on a terminal."""
-    if " " <= character <= "~" or unicodedata.category(character) not in _HIDDEN:
+    if " " <= character <= "~":
+        return character
+    import unicodedata  # only text beyond ASCII pays for it
+
+    if unicodedata.category(character) not in _HIDDEN:
         return character
     if character in _NAMED:
         return _NAMED[character]
@@ -55,6 +57,8 @@ def width(text: str) -> int:
     """Terminal cells of escaped text: two for wide East Asian characters, none for marks."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 _SEPARATORS = str.maketrans("", "", "_- .")
@@ -22,6 +21,8 @@ def suggest(word: object, known: Iterable[str]) -> str | None:
     match = _fold(text)
     if match in folded:
         return folded[match]
+    import difflib  # only a wrong spec pays for it
+
     close = difflib.get_close_matches(match, folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None
 

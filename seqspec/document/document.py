@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from seqspec.diagnostics import Diagnostic, Fix, Related, format_path
 
 from .node import Node, Path, Place, Plain, plain
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(NamedTuple):
     """Where a validator's location lies: `path` exists in the document, `rest` does not."""
 
     path: Path

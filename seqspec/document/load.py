@@ -11,8 +11,6 @@ from .compose import Budget
 from .document import Document
 from .layers import Layers
 from .node import Node
-from .overrides import FILE as SET
-from .overrides import apply
 
 TEXT = "<text>"
 
@@ -40,7 +38,9 @@ def load_text(text: str, *, file: str = TEXT, overrides: Sequence[str] = ()) -> 
 def _finish(layers: Layers, root: Node, file: str, overrides: Sequence[str]) -> Document:
     sources = dict(layers.sources)
     if overrides:
-        sources[SET] = "\n".join(overrides)
+        from .overrides import FILE, apply  # a run without `--set` does not pay for it
+
+        sources[FILE] = "\n".join(overrides)
         root = apply(root, overrides, layers.budget, layers.report)
     layers.report.raise_errors(sources)
     return Document(root, file, sources)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """`explanation` is paragraphs for `seqspec explain`; `bad` and `good` show the mistake mended.
 
     The examples are YAML for codes below 300 and command lines or Python above.
