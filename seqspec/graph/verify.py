@@ -74,7 +74,7 @@ def types_follow(graph: Graph) -> Iterator[str]:
     """What an op puts out is what it infers; what a call puts out and takes is its region's."""
     for region in graph.regions():
         for item in region.items:
-            where = f"{region.name}.{item.scope or item.outputs[0].name}"
+            where = f"{region.name}.{item.scope or ', '.join(v.name for v in item.outputs)}"
             if isinstance(item, Call):
                 yield from _arguments(where, item)
                 wanted = [(v.shape, v.dtype, v.optional) for v in item.region.outputs]
