@@ -1,0 +1,70 @@
+"""Inputs that do not fit are refused when the graph is built, with the numbers that do not agree."""
+
+from __future__ import annotations
+
+import pytest
+from cases import B, S, T
+
+from seqspec.graph.dims import ENCODER_TIME, Shape, dim
+from seqspec.graph.ir import Value
+from seqspec.graph.types import DType, ShapeError
+from seqspec.ops.attention import Attention
+from seqspec.ops.base import Op
+from seqspec.ops.cache import Append
+from seqspec.ops.elementwise import Add
+from seqspec.ops.embedding import Embedding
+from seqspec.ops.linear import Linear
+from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.padding import Padding
+from seqspec.ops.pool import Pool
+from seqspec.ops.positions import Positions
+from seqspec.ops.rope import Rope, RopeTables
+from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
+
+FEATURES: Shape = (B, T, 6)
+
+
+def value(shape: Shape, dtype: DType = "float") -> Value:
+    return Value("x", shape, dtype)
+
+
+def heads(count: int, time: object = T, width: int = 6) -> Value:
+    return value((B, count, time, width))  # type: ignore[arg-type]
+
+
+REFUSED: list[tuple[Op, list[Value | None], str]] = [
+    (Linear(5, 2), [value(FEATURES)], r"width 5 is given \[batch_size, sequence_length, 6\]"),
+    (LayerNorm(5), [value(FEATURES)], "norm of width 5"),
+    (RMSNorm(7), [value(FEATURES)], "norm of width 7"),
+    (Embedding(9, 3), [value((B, T))], "int64 ids, not float"),
+    (Add(), [value(FEATURES), value((B, T, 5))], r"6\] and .*5\] do not go together"),
+    (Add(), [value(FEATURES), value((B, dim(ENCODER_TIME), 6))], "do not go together"),
+    (Concat(), [value(FEATURES), value((B, S, 6))], "cannot be joined"),
+    (Squeeze(-1), [value(FEATURES)], "axis -1 .* is not of size 1"),
+    (Unsqueeze(4), [value(FEATURES)], "cannot get an axis at 4"),
+    (SplitHeads(4, 2), [value(FEATURES)], "4 heads of width 2"),
+    (MergeHeads(), [value(FEATURES)], "heads are merged from"),
+    (Append("key"), [value(FEATURES)], "a cache holds"),
+    (Padding(0), [value(FEATURES), None], "pad_id 0 is looked for in ids"),
+    (Padding(0), [value((B, T), "int64"), value((B, S), "int64")], "the mask of .* is"),
+    (Positions(True), [value((B, T), "int64"), None, None], "counted in a mask"),
+    (Positions(), [value((B, T), "int64"), None, value((B, S), "int64")], "position_ids are"),
+    (RopeTables(65, 1e4), [value((B, T), "int64"), value(FEATURES)], "65 is odd"),
+    (Rope("half_split", 8), [heads(4), value((B, T, 4)), value((B, T, 4))], "8 channels .* heads of width 6"),
+    (Rope("half_split", 4), [heads(4), value((B, T, 3)), value((B, T, 3))], "4 channels cannot be turned by 3"),
+    (Rope("half_split", 4), [value(FEATURES), value((B, T, 2)), value((B, T, 2))], r"turn \[B, H, T, d\]"),
+    (Attention(), [heads(7), heads(2), heads(2), None], "7 query heads cannot share 2 key heads"),
+    (Attention(), [heads(4), heads(8), heads(8), None], "4 query heads cannot share 8"),
+    (Attention(), [heads(8), heads(0), heads(0), None], "8 query heads cannot share 0"),
+    (Attention(), [heads(8), heads(4, width=5), heads(4), None], "width 6 meet keys of width 5"),
+    (Attention(), [heads(8), heads(4), heads(2), None], "do not go together"),
+    (Attention(), [heads(8), heads(4, S), heads(4, S), value((B, T), "bool")], "the mask of keys"),
+    (Attention(), [value(FEATURES), heads(4), heads(4), None], "attention takes"),
+    (Pool("mean"), [heads(4), None], "is pooled"),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "message"), REFUSED, ids=lambda x: repr(x) if isinstance(x, Op) else "")
+def test_what_does_not_fit_is_refused(op: Op, inputs: list[Value | None], message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        op.infer(*inputs)
