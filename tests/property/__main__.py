@@ -1,0 +1,67 @@
+"""The long form: `python -m tests.property --examples 2000` prints a table, and the smallest spec each failure shrinks to."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+import torch
+
+from . import of_onnx, of_torch
+from .rounds import ROUND, Property, examples, shrink
+
+PROPERTIES = (*of_torch.PROPERTIES, *of_onnx.PROPERTIES)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.property", description=__doc__)
+    parser.add_argument("--examples", type=int, default=2000, help="how many specs, each with a batch")
+    parser.add_argument("--seed", type=int, default=1000, help="the number of the first round of ten")
+    parser.add_argument("--only", default="", help="properties whose name has this in it")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    chosen = [p for p in PROPERTIES if arguments.only in p.name]
+    rounds = range(arguments.seed, arguments.seed + -(-arguments.examples // ROUND))
+    table = {p: _Row() for p in chosen}
+    for number in rounds:
+        for case in examples(number):
+            for prop in chosen:
+                table[prop].add(prop, case, number)
+        print(f"\r{(number - arguments.seed + 1) * ROUND} examples", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    print(f"{'property':34}{'examples':>9}{'failures':>9}{'worst error':>13}{'seconds':>9}")
+    for prop, row in table.items():
+        print(f"{prop.name:34}{row.count:9}{row.failures.total():9}{row.worst:13.3g}{row.seconds:9.1f}")
+    failed = [(prop, row) for prop, row in table.items() if row.failures]
+    for prop, row in failed:
+        print(f"\n==== {prop.name}: fails in rounds {dict(row.failures)}")
+        try:
+            shrink(prop, row.failures.most_common(1)[0][0])
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ()), sep="\n")
+    return 1 if failed else 0
+
+
+class _Row:
+    """One property's line of the table."""
+
+    def __init__(self) -> None:
+        self.count, self.worst, self.seconds = 0, 0.0, 0.0
+        self.failures: Counter[int] = Counter()
+
+    def add(self, prop: Property, case: object, number: int) -> None:
+        begun = time.perf_counter()
+        try:
+            error = prop.check(case)  # type: ignore[arg-type]
+        except Exception:
+            self.failures[number] += 1
+        else:
+            self.count += error is not None
+            self.worst = max(self.worst, error or 0.0)
+        self.seconds += time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""`inputs(spec)` draws a batch for a spec: sizes, padding of every sort, values, and where to cut it into chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from hypothesis import strategies as st
+from seqspec.components.inputs import Tokens
+from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, names
+
+from .parts import MAX_TIME
+from .strategy import Spec
+
+Array = Any
+Kind = Literal["none", "right", "left", "holes", "empty row"]
+KINDS: tuple[Kind, ...] = ("none", "right", "left", "holes", "empty row")
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one stack reads. `by_ids`: padding is told by pad_id, else by a mask, or by nothing where there is none."""
+
+    prefix: str  # of its inputs' names
+    length: int
+    padding: Kind
+    by_ids: bool
+    placed: bool  # whether position_ids are given
+    typed: bool  # whether token_type_ids are given, where there are any
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """`inputs` by public name; `real` by the stack's prefix, True at real tokens."""
+
+    size: int
+    sides: tuple[Side, ...]
+    chunks: tuple[int, ...]
+    seed: int
+    inputs: Mapping[str, Array]
+    real: Mapping[str, Array]
+
+    def __repr__(self) -> str:
+        sides = "; ".join(str(side) for side in self.sides)
+        return f"Batch(size={self.size}, chunks={self.chunks}, seed={self.seed}, {sides})"
+
+    @property
+    def last(self) -> Side:
+        """The side of the stack that the head reads."""
+        return self.sides[-1]
+
+    def with_inputs(self, **inputs: Array) -> Batch:
+        return replace(self, inputs={**self.inputs, **inputs})
+
+    def rows(self, index: slice) -> Batch:
+        """Some rows alone."""
+        return replace(
+            self,
+            size=len(range(self.size)[index]),
+            inputs={name: array[index] for name, array in self.inputs.items()},
+            real={prefix: array[index] for prefix, array in self.real.items()},
+        )
+
+    def masked(self) -> Batch:
+        """The same, its padding told by masks in the place of ids."""
+        masks = {f"{side.prefix}attention_mask": self.real[side.prefix].astype(np.int64) for side in self.sides}
+        return self.with_inputs(**masks)
+
+    def unplaced(self) -> Batch:
+        """The same without position_ids, which ONNX files do not take."""
+        return replace(self, inputs={k: v for k, v in self.inputs.items() if not k.endswith("position_ids")})
+
+    def compact(self, row: int) -> Batch:
+        """One row without its padding; a mask that was given is all ones."""
+        alone = self.rows(slice(row, row + 1))
+        inputs: dict[str, Array] = {}
+        for side in self.sides:
+            kept = alone.real[side.prefix][0]
+            for name, array in alone.inputs.items():
+                if side_of(name, self.sides) is side:
+                    inputs[name] = array[:, kept]
+        return replace(alone, inputs=inputs, real={p: np.ones((1, int(r.sum())), bool) for p, r in alone.real.items()})
+
+    def noise(self, *, wild: bool = False) -> Batch:
+        """Other contents at padding; `wild`: NaN and infinities where there are vectors. Ids keep what pad_id says."""
+        random = np.random.default_rng(self.seed + 1)
+        inputs = dict(self.inputs)
+        for side in self.sides:
+            padding = ~self.real[side.prefix]
+            features, ids = f"{side.prefix}features", f"{side.prefix}input_ids"
+            if features in inputs:
+                values = np.where(random.random(inputs[features].shape) < 0.5, np.nan, np.inf) if wild else 7.0
+                inputs[features] = np.where(padding[..., None], values, inputs[features])
+            elif not side.by_ids:
+                inputs[ids] = np.where(padding, inputs[ids][::-1, ::-1], inputs[ids])
+        return replace(self, inputs=inputs)
+
+
+def side_of(name: str, sides: tuple[Side, ...]) -> Side:
+    """The stack that an input belongs to."""
+    return next(side for side in reversed(sides) if name.startswith(side.prefix))
+
+
+@st.composite
+def inputs(draw: st.DrawFn, spec: Spec) -> Batch:
+    """Sizes 1 to 4, times 1 to 17, every sort of padding, position_ids and token types given or not."""
+    resolved = spec.model.resolved()
+    size, seed = draw(st.integers(1, 4)), draw(st.integers(0, 2**16))
+    sides = []
+    for name, stack in resolved.stacks.items():
+        pads = isinstance(stack.input, Tokens) and stack.input.pad_id is not None
+        side = Side(
+            prefix="decoder_" if name == "decoder" and len(resolved.stacks) > 1 else "",
+            length=draw(st.one_of(st.integers(1, 4), st.integers(1, MAX_TIME))),
+            padding=draw(st.sampled_from(KINDS)),
+            by_ids=pads and draw(st.booleans()),
+            placed=draw(st.integers(0, 3)) == 0,
+            typed=draw(st.booleans()),
+        )
+        sides.append(side)
+    chunks = draw(_chunks(sides[-1].length))
+    return fill(spec, size, tuple(sides), chunks, seed)
+
+
+@st.composite
+def _chunks(draw: st.DrawFn, length: int) -> tuple[int, ...]:
+    """Lengths that add up to `length`, zeros among them."""
+    cuts = sorted(draw(st.lists(st.integers(0, length), max_size=4)))
+    return tuple(b - a for a, b in zip([0, *cuts], [*cuts, length], strict=True))
+
+
+def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...], seed: int) -> Batch:
+    """The batch with these sizes, its values from `seed`."""
+    random = np.random.default_rng(seed)
+    resolved = spec.model.resolved()
+    arrays: dict[str, Array] = {}
+    real: dict[str, Array] = {}
+    ports = {port.name: port for port in spec.signature.inputs}
+    for side, (name, stack) in zip(sides, resolved.stacks.items(), strict=True):
+        kept = _real(random, size, side)
+        pad_id = stack.input.pad_id if isinstance(stack.input, Tokens) else None
+        if side.by_ids and name == "decoder":
+            kept[:, 0] = True  # a decoder may start with pad_id
+        real[side.prefix] = kept
+        table = resolved.table(name)
+        if table is None:
+            features = ports[f"{side.prefix}features"]
+            arrays[features.name] = random.standard_normal((size, side.length, int(str(features.shape[-1]))))
+        else:
+            arrays[f"{side.prefix}input_ids"] = _ids(random, size, side, kept, int(table.vocab_size or 0), pad_id)
+        optional = f"{side.prefix}position_ids"
+        if optional in ports and side.placed:
+            arrays[optional] = random.integers(0, MAX_TIME, (size, side.length))
+        if (types := f"{side.prefix}token_type_ids") in ports and side.typed:
+            arrays[types] = random.integers(0, int((table and table.token_types) or 1), (size, side.length))
+        if not side.by_ids and (side.padding != "none" or (pad_id is not None)):
+            arrays[f"{side.prefix}attention_mask"] = kept.astype(np.int64)
+    return Batch(size, sides, chunks, seed, arrays, real)
+
+
+def _real(random: np.random.Generator, size: int, side: Side) -> Array:
+    """True at real tokens. Every row has one, but for an empty one."""
+    kept = np.ones((size, side.length), bool)
+    lengths = random.integers(1, side.length + 1, size)
+    place = np.arange(side.length)
+    match side.padding:
+        case "right":
+            kept = place < lengths[:, None]
+        case "left":
+            kept = place >= side.length - lengths[:, None]
+        case "holes":
+            kept = random.random((size, side.length)) < 0.6
+            kept[np.arange(size), random.integers(0, side.length, size)] = True
+        case "empty row":
+            kept = place < lengths[:, None]
+            kept[random.integers(0, size)] = False
+    return kept
+
+
+def _ids(
+    random: np.random.Generator, size: int, side: Side, kept: Array, vocabulary: int, pad_id: int | None
+) -> Array:
+    ids = random.integers(0, vocabulary, (size, side.length))
+    if not side.by_ids:
+        return ids
+    assert pad_id is not None
+    others = (pad_id + random.integers(1, vocabulary, ids.shape)) % vocabulary
+    first = ids[:, :1]
+    ids = np.where(kept, others, pad_id)
+    if side.prefix == "decoder_":
+        ids[:, :1] = first
+    return ids
+
+
+def chunk(batch: Batch, shapes: Mapping[str, Shape], start: int, stop: int) -> dict[str, Array]:
+    """What a call is given that goes on at `start`: the last stack's inputs cut, the others' on the first call only.
+
+    A mask covers past and chunk, or the chunk alone, as its shape says.
+    """
+    given: dict[str, Array] = {}
+    last, first = batch.last, start == 0
+    for name, array in batch.inputs.items():
+        if side_of(name, batch.sides) is last:
+            looks_back = any(PAST in names(size) for size in shapes[name])
+            given[name] = array[:, 0 if looks_back else start : stop]
+        elif first:
+            given[name] = array
+    return given
+
+
+def sizes(batch: Batch, past: int = 0) -> dict[str, int]:
+    """The named sizes of a call."""
+    known = {"batch_size": batch.size, TIME: batch.last.length, PAST: past}
+    return known | ({ENCODER_TIME: batch.sides[0].length} if len(batch.sides) > 1 else {})

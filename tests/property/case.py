@@ -1,0 +1,174 @@
+"""A spec and a batch, and what the properties ask of them: the reference, PyTorch, ONNX. Everything made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import torch
+from hypothesis import strategies as st
+from seqspec.backends.onnx.export import export
+from seqspec.backends.torch import module
+from seqspec.graph.dims import Shape, evaluate
+from seqspec.graph.interpret import interpret
+from seqspec.graph.signature import Carried
+
+from . import batches
+from .batches import Array, Batch
+from .strategy import Spec, specs
+
+Arrays = Mapping[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    spec: Spec
+    batch: Batch
+
+    def __repr__(self) -> str:
+        return f"\n\n{self.spec.text}\n{self.batch}\n"
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        return {port.name: port.shape for port in self.spec.signature.inputs}
+
+    @cached_property
+    def weights(self) -> dict[str, Array]:
+        """Weights that hide nothing: no zero bias, no norm of ones."""
+        random = np.random.default_rng(7)
+        found = {}
+        for param in self.spec.graph.root.params:
+            shape = tuple(int(str(size)) for size in param.shape)
+            values = random.standard_normal(shape)
+            found[param.name] = (values * 0.3 + 0.5 if len(shape) == 1 else values / shape[-1] ** 0.5).astype(np.float32)
+        return found
+
+    @cached_property
+    def single(self) -> torch.nn.Module:
+        """The model in float32."""
+        return module(self.spec.graph, self.weights).eval()
+
+    @cached_property
+    def double(self) -> torch.nn.Module:
+        return module(self.spec.graph, self.weights).double().eval()
+
+    @cached_property
+    def whole(self) -> dict[str, Array]:
+        """Outputs of the float64 model on the batch."""
+        return self.run(self.batch)
+
+    @cached_property
+    def whole_single(self) -> dict[str, Array]:
+        return self.run(self.batch, self.single)
+
+    def run(self, batch: Batch, model: torch.nn.Module | None = None) -> dict[str, Array]:
+        """Outputs by name, without the state."""
+        return self.step(batch.inputs, None, model)[0]
+
+    def step(
+        self, inputs: Arrays, state: Any, model: torch.nn.Module | None = None
+    ) -> tuple[dict[str, Array], Any]:
+        model = model or self.double
+        with torch.no_grad():
+            out = model(**tensors(inputs, next(model.parameters(), torch.zeros(())).dtype), **state_of(state))
+        return outputs(out), getattr(out, "state", None)
+
+    @cached_property
+    def reference(self) -> dict[str, Array]:
+        """The same from the NumPy face of every op, in float64."""
+        weights = {name: array.astype(np.float64) for name, array in self.weights.items()}
+        root = self.spec.graph.root
+        given = [self.batch.inputs.get(value.name) for value in root.inputs]
+        values, _ = interpret(root, np, weights, given)
+        return {port.name: v for port, v in zip(self.spec.signature.outputs, values, strict=True)}
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The ONNX models by role."""
+        models = export(self.spec.graph, self.weights)
+        return {role: onnx_ir.to_proto(m).SerializeToString(deterministic=True) for role, m in models.items()}
+
+    @cached_property
+    def plain(self) -> Onnx:
+        return Onnx(self, optimised=False)
+
+    @cached_property
+    def optimised(self) -> Onnx:
+        return Onnx(self, optimised=True)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    spec = draw(specs())
+    return Case(spec, draw(batches.inputs(spec)))
+
+
+def tensors(inputs: Arrays, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    made = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()}
+    return {name: x.to(dtype) if x.is_floating_point() else x for name, x in made.items()}
+
+
+def state_of(state: Any) -> dict[str, Any]:
+    """A model without a state takes none."""
+    return {} if state is None else {"state": state}
+
+
+def outputs(out: Any) -> dict[str, Array]:
+    return {k: v.detach().numpy() for k, v in out._asdict().items() if isinstance(v, torch.Tensor)}
+
+
+class Onnx:
+    """The exported files on onnxruntime, driven here and not by seqspec's own Session."""
+
+    def __init__(self, case: Case, *, optimised: bool) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        level = onnxruntime.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+        self.case = case
+        self.sessions = {
+            role: onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
+            for role, file in case.files.items()
+        }
+
+    def run(self, batch: Batch) -> dict[str, Array]:
+        return self.step(batch, 0, batch.last.length, {})[0]
+
+    def step(self, batch: Batch, start: int, stop: int, state: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Positions `start` to `stop` of the last stack, after `state`, which is empty at the start."""
+        states = {s.present: s for s in self.case.spec.signature.states}
+        feeds = {k: _narrow(v) for k, v in batches.chunk(batch.masked(), self.case.shapes, start, stop).items()}
+        state = dict(state)
+        if "encoder" in self.sessions and start == 0 and not state:
+            made = self._call("encoder", feeds)
+            state |= {states[name].past if name in states else name: array for name, array in made.items()}
+        role = "decoder" if "encoder" in self.sessions else "model"
+        for carried in states.values():
+            if carried.past not in state and not carried.held:
+                state[carried.past] = self._empty(carried, batch)
+        made = self._call(role, feeds | state)
+        after = {states[name].past: array for name, array in made.items() if name in states}
+        return {k: v for k, v in made.items() if k not in states}, state | after
+
+    def _empty(self, carried: Carried, batch: Batch) -> Array:
+        known = batches.sizes(batch, past=0)
+        kind = np.float32 if carried.dtype == "float" else np.dtype(carried.dtype)
+        return np.zeros([evaluate(size, known) for size in carried.shape], kind)
+
+    def _call(self, role: str, feeds: Arrays) -> dict[str, Array]:
+        session = self.sessions[role]
+        wanted = {i.name for i in session.get_inputs()}
+        types = {n for n in wanted if n.endswith("token_type_ids")}
+        given = {name: array for name, array in feeds.items() if name in wanted}
+        given |= {n: np.zeros_like(feeds[n.replace("token_type_ids", "input_ids")]) for n in types - given.keys()}
+        return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
+
+
+def _narrow(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype == np.float64 else array

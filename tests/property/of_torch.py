@@ -1,0 +1,225 @@
+"""What holds of the PyTorch model of every spec."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from seqspec.backends.torch import module
+
+from . import batches
+from .batches import Array, Batch
+from .case import Case, outputs, state_of, tensors
+from .errors import Arrays, finite, same
+from .exempt import no_gradient
+from .rounds import Property
+from .strategy import Spec
+
+
+def is_its_reference(case: Case) -> float:
+    """The emitted file in float64 = the NumPy face of every op."""
+    return same(case.whole, case.reference, 1e-10)
+
+
+def rows_are_independent(case: Case) -> float:
+    """A row of a batch = that row alone."""
+    rows = (case.batch.rows(slice(n, n + 1)) for n in range(case.batch.size))
+    return max(
+        same(case.run(row), {k: v[n : n + 1] for k, v in case.whole.items()}, 1e-12, f"row {n}")
+        for n, row in enumerate(rows)
+    )
+
+
+def padding_is_not_read(case: Case) -> float:
+    """NaN and infinities in vectors, or any ids, at padding: not a bit of what real tokens give changes."""
+    noisy = case.run(case.batch.noise(wild=True))
+    for name, array in noisy.items():
+        finite(array, name)
+    return same(_real(case, noisy), _real(case, case.whole), 0)
+
+
+def padding_changes_nothing(case: Case) -> float | None:
+    """A row padded right, left or in between = its real tokens alone, without a mask; and an empty row is finite."""
+    worst = None
+    for n in range(case.batch.size):
+        if all(real[n].any() for real in case.batch.real.values()):
+            alone = case.run(case.batch.compact(n))
+            row = {k: v[n : n + 1] for k, v in _rows(case, case.whole, n).items()}
+            worst = max(worst or 0, same(alone, row, 1e-11, f"row {n}"))
+    return worst
+
+
+def chunks_are_the_whole(case: Case) -> float | None:
+    """Run in chunks, some without a token, with the state handed on = run at once; so is the state at the end."""
+    if not case.spec.signature.states:
+        return None
+    state, parts = None, []
+    for start, stop in spans(case.batch):
+        values, state = case.step(batches.chunk(case.batch, case.shapes, start, stop), state)
+        parts.append(values)
+    _, end = case.step(case.batch.inputs, None)
+    worst = same(*_told(case, parts, case.whole), 1e-12)
+    numbers = [{k: v.numpy() for k, v in s.items()} for s in (state, end)]
+    return max(worst, same(*numbers, 1e-12, "state"))
+
+
+def the_future_is_not_seen(case: Case) -> float | None:
+    """Other tokens from some position on: not a bit of the outputs before it changes, and no gradient comes from there."""
+    cut = case.batch.last.length // 2
+    if not case.spec.facts.causal or case.spec.pooled or not cut:
+        return None
+    side, changed = case.batch.last, dict(case.batch.inputs)
+    data = next(n for n in (f"{side.prefix}input_ids", f"{side.prefix}features") if n in changed)
+    changed[data] = np.concatenate([changed[data][:, :cut], changed[data][::-1, cut:][:, ::-1] * (data[-1] == "s")], 1)
+    if data.endswith("features"):
+        changed[data][:, cut:] += 1.0
+    after = case.step(changed, None)[0]
+    worst = same(*({k: v[:, :cut] for k, v in x.items()} for x in (after, case.whole)), 0)
+    if data.endswith("features"):
+        given = tensors(case.batch.inputs, torch.float64)
+        given[data].requires_grad_()
+        out = case.double(**given)
+        sum(v[:, :cut].sum() for v in out if isinstance(v, torch.Tensor)).backward()
+        gradient = given[data].grad
+        assert gradient is None or not gradient[:, cut:].any(), "a gradient comes from the future"
+    return worst
+
+
+def survives_saving(case: Case) -> float:
+    """state_dict through a file, pickle, deepcopy: equal bits."""
+    written = io.BytesIO()
+    torch.save(case.double.state_dict(), written)
+    written.seek(0)
+    loaded = module(case.spec.graph, seed=1).double().eval()
+    loaded.load_state_dict(torch.load(written, weights_only=True))
+    copies = {
+        "loaded": loaded,
+        "pickled": pickle.loads(pickle.dumps(case.double)),
+        "copied": copy.deepcopy(case.double),
+    }
+    return max(same(case.run(case.batch, model), case.whole, 0, what) for what, model in copies.items())
+
+
+def has_the_weights_of_its_graph(case: Case) -> float:
+    """The module's parameters are the graph's, by name, shape and number; a tied table is one tensor."""
+    found = {name: tuple(p.shape) for name, p in case.single.named_parameters()}
+    assert found == {p.name: p.shape for p in case.spec.graph.root.params}
+    assert found.keys() == case.single.state_dict().keys()
+    return 0.0
+
+
+def every_weight_learns(case: Case) -> float:
+    """Finite gradients in training, for the batch at hand; and none that is zero throughout for a batch of 8."""
+    model = copy.deepcopy(case.double).train()
+    _backward(model, case.batch)
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            finite(parameter.grad.numpy(), f"the gradient of {name}")
+    waiting = {name for name, _ in model.named_parameters() if no_gradient(case.spec, name) is None}
+    for number in range(3):
+        if not waiting:
+            break
+        model.zero_grad()
+        model.eval()
+        _backward(model, _wide(case, number))
+        waiting -= {n for n, p in model.named_parameters() if p.grad is not None and bool(p.grad.any())}
+    assert not waiting, f"no gradient for {sorted(waiting)}"
+    return 0.0
+
+
+def training_without_dropout_is_inference(case: Case) -> float:
+    """With every rate 0 the two modes give equal bits, padded rows included."""
+    spec = Spec(_without_dropout(case.spec.data))
+    model = module(spec.graph, case.weights).double()
+    trained = {k: v for k, v in outputs(model.train()(**tensors(case.batch.inputs, torch.float64))).items()}
+    return same(trained, case.run(case.batch, model.eval()), 0)
+
+
+def recomputing_changes_no_gradient(case: Case) -> float:
+    """With `checkpoint` the gradients are the same."""
+    plain = copy.deepcopy(case.double)
+    again = module(case.spec.graph, case.weights, checkpoint=True).double().eval()
+    for model in (plain, again):
+        _backward(model, case.batch)
+    found = [{n: _gradient(p) for n, p in m.named_parameters()} for m in (plain, again)]
+    return same(found[1], found[0], 1e-12)
+
+
+# ---- what they share ---------------------------------------------------------------------------------------------
+
+
+def spans(batch: Batch) -> Iterator[tuple[int, int]]:
+    """(start, stop) of every chunk."""
+    start = 0
+    for length in batch.chunks:
+        yield start, start + length
+        start += length
+
+
+def _told(case: Case, parts: list[dict[str, Array]], whole: Arrays) -> tuple[Arrays, Arrays]:
+    """What chunks say together, beside what the whole says. A pooled output is the last chunk's, where it is told there."""
+    if not case.spec.pooled:
+        return {k: np.concatenate([part[k] for part in parts], 1) for k in whole}, whole
+    last, length = case.batch.chunks[-1], case.batch.last.length
+    here = np.ones(case.batch.size, bool)
+    if case.spec.pooled == "last":
+        here = case.batch.real[case.batch.last.prefix][:, length - last :].any(1)
+    return {k: v[here] for k, v in parts[-1].items()}, {k: v[here] for k, v in whole.items()}
+
+
+def _real(case: Case, values: Arrays) -> dict[str, Array]:
+    """Outputs at real tokens; pooled ones as they are."""
+    real = case.batch.real[case.batch.last.prefix]
+    return {k: v if case.spec.pooled else v[real] for k, v in values.items()}
+
+
+def _rows(case: Case, values: Arrays, row: int) -> dict[str, Array]:
+    """Outputs whose row holds its real tokens only."""
+    real = case.batch.real[case.batch.last.prefix][row]
+    return {k: v if case.spec.pooled else v[:, real] for k, v in values.items()}
+
+
+def _backward(model: torch.nn.Module, batch: Batch) -> None:
+    """Gradients of a sum with random factors: a plain sum over a norm's channels is constant."""
+    out = model(**tensors(batch.inputs, torch.float64), **state_of(None))
+    draw = torch.Generator().manual_seed(0)
+    values = [v for v in out if isinstance(v, torch.Tensor)]
+    factors = [torch.randn(v.shape, generator=draw, dtype=v.dtype) for v in values]
+    sum((v * f).sum() for v, f in zip(values, factors, strict=True)).backward()
+
+
+def _wide(case: Case, number: int) -> Batch:
+    """Eight rows of several tokens, nothing padded."""
+    sides = tuple(
+        batches.Side(s.prefix, 6, "none", by_ids=False, placed=False, typed=True) for s in case.batch.sides
+    )
+    return batches.fill(case.spec, 8, sides, (6,), number)
+
+
+def _gradient(parameter: torch.nn.Parameter) -> Array:
+    return torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
+
+
+def _without_dropout(value: object) -> object:
+    if isinstance(value, dict):
+        return {k: _without_dropout(v) for k, v in value.items() if k != "dropout"}
+    return [_without_dropout(v) for v in value] if isinstance(value, list) else value
+
+
+PROPERTIES = (
+    Property("torch = reference", is_its_reference),
+    Property("batch = single rows", rows_are_independent),
+    Property("padding is not read", padding_is_not_read),
+    Property("padded = alone", padding_changes_nothing),
+    Property("chunks = whole", chunks_are_the_whole),
+    Property("no view of the future", the_future_is_not_seen),
+    Property("save and load", survives_saving),
+    Property("weights of the graph", has_the_weights_of_its_graph),
+    Property("every weight learns", every_weight_learns),
+    Property("train = eval without dropout", training_without_dropout_is_inference),
+    Property("checkpointed gradients", recomputing_changes_no_gradient),
+)

@@ -1,0 +1,241 @@
+"""Strategies for the pieces of a spec: plain values, as YAML holds them. A new kind joins its union here, in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+Plain = dict[str, Any]
+MAX_TIME = 17  # the longest sequence that `batches` draws; learned tables are at least as long
+
+rates = st.sampled_from([0.0, 0.1, 0.5])
+# some of them are what a back end could stumble over
+names = st.sampled_from(["first", "second", "third", "self", "x", "mask", "init", "F"])
+
+
+def _kind(kind: str, optional: Plain | None = None, **required: Any) -> st.SearchStrategy[Plain]:
+    """`{kind: …}` with the required fields, and any of the optional ones."""
+    return st.fixed_dictionaries({"kind": st.just(kind), **required}, optional=optional or {})
+
+
+norms = st.one_of(
+    st.sampled_from(["layernorm", "rmsnorm"]),
+    _kind("layernorm", {"eps": st.sampled_from([1e-5, 1e-12, 1e-2]), "bias": st.booleans()}),
+    _kind("rmsnorm", {"eps": st.sampled_from([1e-6, 1e-5, 1e-2])}),
+)
+
+dropouts = st.one_of(
+    rates, st.fixed_dictionaries({}, optional=dict.fromkeys(["input", "residual", "attention", "inner"], rates))
+)
+
+# ---- positions ---------------------------------------------------------------------------------------------------
+
+added_positions = st.one_of(
+    st.sampled_from(["none", "sinusoidal"]),
+    _kind(
+        "sinusoidal",
+        {"layout": st.sampled_from(["interleaved", "half_split"]), "base": st.sampled_from([10000.0, 50.0])},
+    ),
+    _kind("learned", max_length=st.integers(MAX_TIME, 24)),
+)
+
+_scalings = st.one_of(
+    _kind("linear", factor=st.sampled_from([0.5, 2.0, 3.5])),
+    _kind(
+        "llama3",
+        factor=st.sampled_from([2.0, 8.0]),
+        low_freq_factor=st.sampled_from([0.5, 1.0]),
+        high_freq_factor=st.sampled_from([2.0, 4.0]),
+        original_max_length=st.sampled_from([8, 32, 100]),
+    ),
+)
+
+ropes = st.one_of(
+    st.just("rope"),
+    _kind(
+        "rope",
+        {
+            "theta": st.sampled_from([10000.0, 100.0]),
+            "layout": st.sampled_from(["half_split", "interleaved"]),
+            "fraction": st.sampled_from([0.25, 0.5, 0.75, 1.0]),
+            "scaling": _scalings,
+        },
+    ),
+)
+
+_TURNED = {0.25: [8], 0.5: [4, 8], 0.75: [8], 1.0: [2, 4, 6]}  # head widths of which a fraction is even
+
+
+def turns(position: Any) -> list[int] | None:
+    """The head widths that a rotary position takes, or None for any other position."""
+    if position == "rope":
+        return _TURNED[1.0]
+    return _TURNED[position.get("fraction", 1.0)] if isinstance(position, dict) and position["kind"] == "rope" else None
+
+
+# ---- masks -------------------------------------------------------------------------------------------------------
+
+_sizes, _sides = st.integers(1, 6), st.integers(0, 5)
+
+
+def _joined(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """`all` and `any` of several masks, nested."""
+    several = st.lists(parts, min_size=1, max_size=3)
+    return st.one_of(parts, st.fixed_dictionaries({"all": several}), st.fixed_dictionaries({"any": several}))
+
+
+_causal = st.sampled_from(["causal", {"kind": "causal"}])
+_backward = _kind("window", {"left": _sides}, right=st.just(0))
+_open = st.one_of(
+    st.just("none"),
+    _kind("window", size=_sizes),
+    _kind("window", {"right": _sides}, left=_sides),
+    _kind("window", {"left": _sides}, right=_sides),
+)
+_only_causal = st.one_of(_causal, _backward)
+causal_masks = st.one_of(
+    _joined(_only_causal),
+    st.builds(lambda one, more: {"all": [one, *more]}, _only_causal, st.lists(_joined(_open), min_size=1, max_size=2)),
+    st.builds(lambda more: {"all": [*more, "causal"]}, st.lists(_joined(_open), min_size=1, max_size=2)),
+)
+open_masks = st.one_of(_joined(_open), causal_masks)
+
+# ---- sublayers ---------------------------------------------------------------------------------------------------
+
+_biases = st.one_of(
+    st.booleans(), st.fixed_dictionaries({}, optional=dict.fromkeys(["query", "key", "value", "output"], st.booleans()))
+)
+_heads = {
+    "scale": st.sampled_from([0.1, 0.5, 1.0]),
+    "softcap": st.sampled_from([0.5, 3.0, 30.0]),
+    "bias": _biases,
+    "dropout": rates,
+}
+
+
+@st.composite
+def _head_counts(draw: st.DrawFn, width: int, widths: list[int] | None) -> Plain:
+    """heads, and kv_heads and head_dim where they are needed or wanted."""
+    kv_heads = draw(st.integers(1, 3))
+    heads = kv_heads * draw(st.integers(1, 3))
+    counts = {"heads": heads}
+    if kv_heads != heads or draw(st.booleans()):
+        counts["kv_heads"] = kv_heads
+    implied = width // heads if width % heads == 0 else None
+    if implied is None or (widths and implied not in widths) or draw(st.booleans()):
+        counts["head_dim"] = draw(st.sampled_from(widths) if widths else st.integers(1, 6))
+    return counts
+
+
+@st.composite
+def self_attentions(draw: st.DrawFn, width: int, causal: bool, inherited: Any, must_turn: bool) -> Plain:
+    """`inherited` is the stack's position; `must_turn` forbids to override it."""
+    own = None if must_turn else draw(st.one_of(st.none(), st.just("none"), ropes))
+    widths = turns(inherited if own is None else own)
+    fields = draw(_kind("attention", {**_heads, "mask": causal_masks if causal else open_masks}))
+    return fields | draw(_head_counts(width, widths)) | ({} if own is None else {"position": own})
+
+
+@st.composite
+def cross_attentions(draw: st.DrawFn, width: int, source: str) -> Plain:
+    return draw(_kind("cross_attention", _heads, **{"from": st.just(source)})) | draw(_head_counts(width, None))
+
+
+feed_forwards = _kind(
+    "ffn",
+    {
+        "activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"]),
+        "gated": st.booleans(),
+        "bias": st.booleans(),
+        "dropout": rates,
+    },
+    d_ff=st.integers(1, 12),
+)
+
+
+@st.composite
+def blocks(draw: st.DrawFn, width: int, causal: bool, position: Any, must_turn: bool, source: str | None) -> list[Plain]:
+    """The sublayers of one block, with names where a kind repeats. `source`: a stack that one of them reads."""
+    sublayers = draw(st.lists(feed_forwards, max_size=1))
+    least = 1 if must_turn else 0
+    for n in range(draw(st.integers(least, 2 if source is None else 1))):
+        sublayers.append(draw(self_attentions(width, causal, position, must_turn and n == 0)))
+    if source is not None:
+        sublayers += [draw(cross_attentions(width, source)) for _ in range(draw(st.integers(1, 2)))]
+    if not sublayers:
+        sublayers.append(draw(feed_forwards))
+    sublayers = draw(st.permutations(sublayers))
+    kinds = [s["kind"] for s in sublayers]
+    free = draw(st.permutations(["first", "second", "third", "self", "x", "mask", "init", "F"]))
+    for sublayer in sublayers:
+        if kinds.count(sublayer["kind"]) > 1 or draw(st.integers(0, 4)) == 0:
+            sublayer["name"] = free.pop()
+    return sublayers
+
+
+# ---- recurrent layers --------------------------------------------------------------------------------------------
+
+_own_keys: dict[str, Plain] = {
+    "lstm": {"forget_bias": st.sampled_from([0.0, 1.0, -0.5])},
+    "gru": {"reset": st.sampled_from(["before", "after"]), "update": st.sampled_from(["keep", "write"])},
+    "rnn": {"activation": st.sampled_from(["tanh", "relu", "sigmoid"])},
+}
+
+
+@st.composite
+def recurrents(draw: st.DrawFn, hidden_size: int, two_ways: bool, most_layers: int = 3) -> Plain:
+    """A recurrent layer; `two_ways` allows a second direction."""
+    kind = draw(st.sampled_from(["lstm", "gru", "rnn"]))
+    own = dict(_own_keys[kind])
+    layer: Plain = {"kind": kind, "hidden_size": hidden_size}
+    optional = {"bias": st.sampled_from(["none", "single", "double"]), "num_layers": st.integers(1, most_layers)}
+    optional |= {"name": names, "initial_state": st.sampled_from(["zeros", {"kind": "zeros"}])}
+    layer |= draw(st.fixed_dictionaries({}, optional=optional))
+    if layer.get("bias") == "none":
+        own.pop("forget_bias", None)
+    layer |= draw(st.fixed_dictionaries({}, optional=own))
+    if layer.get("num_layers", 1) > 1 and draw(st.booleans()):
+        layer["dropout"] = draw(rates)
+    if two_ways and draw(st.booleans()):
+        layer["bidirectional"] = True
+        layer |= draw(st.fixed_dictionaries({}, optional={"merge": st.sampled_from(["concat", "sum"])}))
+    return layer
+
+
+def width_of(layer: Plain) -> int:
+    """Channels that a recurrent layer without `attend` puts out."""
+    doubled = layer.get("bidirectional", False) and layer.get("merge") != "sum"
+    return int(layer["hidden_size"]) * (2 if doubled else 1)
+
+
+attends = st.fixed_dictionaries(
+    {"from": st.just("encoder")},
+    optional={
+        "score": st.just("additive"),
+        "query": st.just("previous"),
+        "d_attention": st.integers(1, 6),
+        "output": st.sampled_from(["hidden", "concat"]),
+    },
+)
+
+# ---- heads -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def heads(draw: st.DrawFn, recurrent_last: bool, vocabulary: bool, tieable: bool) -> Plain | None:
+    """What the last stack allows: `vocabulary`, whether it reads tokens; `tieable`, whether its table has its width."""
+    pools = ["none", "first", "last", "mean", "max", *(["final_state"] if recurrent_last else [])]
+    pool, few = st.sampled_from(pools), st.integers(1, 4)
+    untied = {"bias": st.booleans(), "vocab_size": st.integers(2, 9)}
+    wanted = {} if vocabulary else {"vocab_size": untied.pop("vocab_size")}
+    kinds = [
+        st.none(),
+        _kind("classifier", {"bias": st.booleans()}, pool=pool, classes=few),
+        _kind("regression", {"bias": st.booleans()}, pool=pool, size=few),
+        _kind("embedding", {"normalize": st.booleans()}, pool=pool),
+        _kind("lm", untied | {"tied": st.just(False)}, **wanted),
+    ]
+    if tieable:
+        kinds.append(_kind("lm", {"bias": st.just(False)}, tied=st.just(True)))
+    return draw(st.one_of(*kinds))

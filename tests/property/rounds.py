@@ -1,0 +1,69 @@
+"""Examples in rounds of ten, the same ones for every property, so that what a case costs is paid once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from .case import Case, cases
+
+ROUND = 10  # beyond ten valid examples hypothesis changes old ones instead of drawing new ones
+Check = Callable[[Case], float | None]
+
+
+@dataclass(frozen=True)
+class Property:
+    """`check` gives the worst error of a case, None where the property says nothing of it, or raises AssertionError."""
+
+    name: str
+    check: Check
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@lru_cache(maxsize=4)
+def examples(number: int) -> tuple[Case, ...]:
+    """The cases of one round."""
+    found: list[Case] = []
+    _run(number, found.append, Phase.generate)
+    return tuple(found)
+
+
+def hold(prop: Property, number: int) -> None:
+    """Raises for the smallest case of the round that the property does not hold for, if there is one."""
+    for case in examples(number):
+        try:
+            prop.check(case)
+        except Exception:
+            shrink(prop, number)
+            raise  # it passed when it was drawn again: better shown as it came than not at all
+
+
+def shrink(prop: Property, number: int) -> None:
+    """Draws the round again, makes the first case that fails smaller, and raises with it as YAML."""
+
+    def check(case: Case) -> None:
+        prop.check(case)
+
+    _run(number, check, Phase.generate, Phase.shrink)
+
+
+def _run(number: int, check: Callable[[Case], None], *phases: Phase) -> None:
+    @seed(number)
+    @settings(
+        max_examples=ROUND,
+        phases=phases,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    @given(cases())
+    def run(case: Case) -> None:
+        check(case)
+
+    run()

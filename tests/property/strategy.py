@@ -1,0 +1,296 @@
+"""`specs()` draws valid specs of the whole language; a failure shows one as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import seqspec
+import yaml
+from hypothesis import assume
+from hypothesis import strategies as st
+from seqspec.components.stack import Facts
+from seqspec.graph.ir import Graph
+from seqspec.graph.signature import Signature, signature
+
+from . import parts
+from .parts import Plain
+
+_HOISTED = ("d_model", "norm", "norm_placement", "final_norm", "bias", "dropout")
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A drawn spec, as values and as the text that is compiled."""
+
+    data: Plain
+
+    @cached_property
+    def text(self) -> str:
+        return str(yaml.safe_dump(self.data, sort_keys=False, default_flow_style=None, width=110))
+
+    def __repr__(self) -> str:
+        return f"\n\n{self.text}\n"
+
+    @cached_property
+    def model(self) -> seqspec.Model:
+        return seqspec.load(self.text)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return seqspec.build(self.model)
+
+    @cached_property
+    def signature(self) -> Signature:
+        return signature(self.graph)
+
+    @property
+    def pooled(self) -> str | None:
+        """How the head reduces time, if it does."""
+        how = self.model.head.pooled if self.model.head else "none"
+        return None if how == "none" else how
+
+    @property
+    def facts(self) -> Facts:
+        """What the last stack is."""
+        resolved = self.model.resolved()
+        return resolved.facts()[resolved.last]
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    """One or two stacks and a head."""
+    shape = draw(st.sampled_from(["encoder", "decoder", "both"]))
+    data: Plain = {"seqspec": 1, "name": draw(st.sampled_from(["m", "llama-3.2-1b", "A_b.c", "module"]))}
+    if shape == "both":
+        data["encoder"] = draw(stacks("encoder"))
+        data["decoder"] = draw(readers(_encoder(data)))
+    else:
+        data[shape] = draw(stacks(shape))
+    if "encoder" in data and "decoder" in data:
+        _share(draw, data)
+    data |= _hoisted(draw, data)
+    head = draw(_head(data))
+    return Spec(data if head is None else data | {"head": head})
+
+
+# ---- one stack ---------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def stacks(draw: st.DrawFn, role: str) -> Plain:
+    """A stack that reads no other."""
+    causal = role == "decoder"
+    stack: Plain = {}
+    if draw(st.integers(0, 3)) == 0:
+        causal = draw(st.booleans())
+        stack["causal"] = causal
+    match draw(st.sampled_from(["blocks", "recurrent", "mixed"])):
+        case "blocks":
+            width = draw(st.integers(2, 16))
+            return stack | _outside(draw, width, causal) | draw(_block_layers(width, causal, None, repeats=2))
+        case "recurrent":
+            layers, _ = draw(_recurrent_layers(not causal))
+            width = draw(st.integers(1, 8))
+            return stack | draw(_inputs(width, blocks=False)) | _around(draw, False) | {"layers": layers}
+        case _:
+            return stack | draw(_mixed(causal))
+
+
+@st.composite
+def _mixed(draw: st.DrawFn, causal: bool) -> Plain:
+    """Recurrent layers before or behind blocks."""
+    layers, width = draw(_recurrent_layers(not causal))
+    assume(width >= 2)
+    stack = _outside(draw, width, causal)
+    stack |= draw(_block_layers(width, causal, None, repeats=1))
+    first = draw(st.booleans())
+    return stack | {"layers": layers + stack["layers"] if first else stack["layers"] + layers}
+
+
+@st.composite
+def _recurrent_layers(draw: st.DrawFn, two_ways: bool) -> tuple[list[Plain], int]:
+    """One or two bare layers, and the channels that they put out."""
+    layers = [draw(parts.recurrents(draw(st.integers(1, 6)), two_ways, 2)) for _ in range(draw(st.integers(1, 2)))]
+    if draw(st.integers(0, 3)) == 0:
+        layers[0]["repeat"] = draw(st.integers(1, 2))
+    return layers, parts.width_of(layers[-1])
+
+
+def _outside(draw: st.DrawFn, width: int, causal: bool) -> Plain:
+    """Input, width and what blocks inherit, but for the layers."""
+    return draw(_inputs(width, blocks=True)) | _around(draw, True)
+
+
+def _around(draw: st.DrawFn, blocks: bool) -> Plain:
+    """What a stack says for its layers. Keys that no layer would read are errors."""
+    optional: Plain = {"dropout": parts.dropouts, "final_norm": st.one_of(st.booleans(), parts.norms)}
+    if blocks:
+        placements = st.sampled_from(["pre", "post", "sandwich"])
+        optional |= {"norm": parts.norms, "norm_placement": placements, "bias": st.booleans()}
+    else:
+        optional |= {"position": parts.added_positions}
+    return draw(st.fixed_dictionaries({}, optional=optional))
+
+
+@st.composite
+def _inputs(draw: st.DrawFn, width: int, blocks: bool) -> Plain:
+    """`input`, and `d_model` where it is said there. A table of another width gets a linear map."""
+    if draw(st.integers(0, 2)) == 0:
+        source = draw(parts._kind("features", {"norm": parts.norms}, size=st.integers(1, 5)))
+        if blocks or draw(st.booleans()):
+            return _widths(draw, source, width, st.just(width))
+        return {"input": source}
+    optional: Plain = {
+        "pad_id": st.integers(0, 3),
+        "scale": st.sampled_from(["none", "sqrt_d_model"]),
+        "token_types": st.integers(1, 3),
+        "norm": parts.norms,
+    }
+    source = draw(parts._kind("tokens", optional, vocab_size=st.integers(4, 30)))
+    return _widths(draw, source, width, st.integers(1, 16))
+
+
+def _widths(draw: st.DrawFn, source: Plain, width: int, others: st.SearchStrategy[int]) -> Plain:
+    match draw(st.sampled_from(["stack", "input", "both", "two"])):
+        case "stack":
+            return {"input": source, "d_model": width}
+        case "input":
+            return {"input": source | {"d_model": width}}
+        case "both":
+            return {"input": source | {"d_model": width}, "d_model": width}
+        case _:
+            return {"input": source | {"d_model": draw(others)}, "d_model": width}
+
+
+@st.composite
+def _block_layers(draw: st.DrawFn, width: int, causal: bool, source: str | None, repeats: int) -> Plain:
+    """`position`, `mask`, `blocks` and `layers`. Where a `source` is named, some block reads it."""
+    position = draw(st.one_of(parts.added_positions, parts.ropes))
+    rotary = parts.turns(position) is not None
+    stack: Plain = {} if position == "none" and draw(st.booleans()) else {"position": position}
+    repeat = st.fixed_dictionaries({}, optional={"repeat": st.integers(1, repeats)})
+    if draw(st.integers(0, 2)):
+        found = draw(parts.blocks(width, causal, position, rotary, source))
+        stack["layers"] = [draw(repeat) | {"block": found}]
+        written = [found]
+    else:
+        named = dict(zip(["local", "global"], (None, source), strict=True))
+        stack["blocks"] = {
+            name: draw(parts.blocks(width, causal, position, rotary and name == "local", reads))
+            for name, reads in named.items()
+        }
+        stack["layers"] = [draw(repeat) | {"pattern": draw(st.sampled_from([["local", "global"], ["global", "local"]]))}]
+        written = list(stack["blocks"].values())
+    if any(s["kind"] == "attention" for block in written for s in block) and draw(st.booleans()):
+        stack["mask"] = draw(parts.causal_masks if causal else parts.open_masks)
+    return stack
+
+
+# ---- a decoder that reads an encoder -----------------------------------------------------------------------------
+
+
+def _encoder(data: Plain) -> Facts:
+    """What a decoder may know of the encoder."""
+    return Spec(data).facts
+
+
+@st.composite
+def readers(draw: st.DrawFn, encoder: Facts) -> Plain:
+    """A decoder with cross-attention, or with recurrent layers that start from the encoder or attend to it."""
+    if draw(st.booleans()):
+        width = draw(st.integers(2, 16))
+        return _outside(draw, width, True) | draw(_block_layers(width, True, "encoder", repeats=2))
+    stack = draw(_inputs(draw(st.integers(1, 8)), blocks=False)) | _around(draw, False)
+    return stack | {"layers": draw(_reading_layers(encoder))}
+
+
+@st.composite
+def _reading_layers(draw: st.DrawFn, encoder: Facts) -> list[Plain]:
+    """Recurrent layers, every one of which may have a bridge; one layer may attend."""
+    hidden = draw(st.integers(1, 6))
+    layers = [draw(parts.recurrents(hidden, False, 2)) for _ in range(draw(st.integers(1, 2)))]
+    total = sum(layer.get("num_layers", 1) for layer in layers)
+    attending = draw(st.booleans())
+    if attending:
+        last = layers[-1]
+        total -= last.pop("num_layers", 1) - 1
+        last.pop("dropout", None)
+        last["attend"] = draw(parts.attends)
+    for n, layer in enumerate(layers):
+        if (n == 0 and not attending) or draw(st.booleans()):
+            layer["initial_state"] = draw(_bridges(encoder, layers, n, total))
+    return layers
+
+
+@st.composite
+def _bridges(draw: st.DrawFn, encoder: Facts, layers: list[Plain], number: int, total: int) -> Plain:
+    """A bridge for one entry of `layers`, which hold `total` single layers. A copy sets the entry's width."""
+    flat = encoder.source.flat()
+    bridge: Plain = {"kind": "bridge", "from": "encoder"}
+    if not flat or draw(st.integers(0, 3)) == 0:
+        bridge["state"] = "mean"
+        widths = {encoder.source.width}
+    else:
+        if len(flat) != total or draw(st.booleans()):
+            bridge["layer"] = "last"
+        direction = "both"
+        if all(entry.directions == 2 for entry in encoder.source.entries):
+            direction = draw(st.sampled_from(["both", "forward", "backward"]))
+            bridge["direction"] = direction
+        first = sum(layer.get("num_layers", 1) for layer in layers[:number])
+        own = flat[first : first + layers[number].get("num_layers", 1)]
+        picked = flat[-1:] if bridge.get("layer") == "last" else own
+        widths = {encoder.source.entries[entry].width(direction) for entry, _ in picked}
+    maps = ["linear", "linear_tanh"]
+    if len(widths) == 1 and min(widths) <= 16:
+        maps.append("copy")
+    bridge["map"] = draw(st.sampled_from(maps))
+    if bridge["map"] == "copy":
+        layers[number]["hidden_size"] = min(widths)
+    return bridge
+
+
+# ---- around the stacks -------------------------------------------------------------------------------------------
+
+
+def _share(draw: st.DrawFn, data: Plain) -> None:
+    """Lets one stack read the other's tables, where both read tokens."""
+    one, other = draw(st.sampled_from([("encoder", "decoder"), ("encoder", "decoder"), ("decoder", "encoder")]))
+    owner, reader = data[one]["input"], data[other]["input"]
+    if owner["kind"] == reader["kind"] == "tokens" and draw(st.booleans()):
+        kept = {k: v for k, v in reader.items() if k not in ("vocab_size", "d_model", "token_types")}
+        if kept.get("pad_id", 0) >= owner["vocab_size"]:
+            kept.pop("pad_id")
+        if "d_model" not in data[other] and "d_model" in reader:
+            data[other]["d_model"] = reader["d_model"]  # the layers were drawn for this width
+        data[other]["input"] = kept | {"share": f"{one}.input"}
+        if _width(data[one]) != _width(data[other]):
+            owner.pop("token_types", None)  # a table of the owner's width cannot be added to another
+
+
+def _width(stack: Plain) -> Any:
+    return stack.get("d_model", stack["input"].get("d_model"))
+
+
+def _hoisted(draw: st.DrawFn, data: Plain) -> Plain:
+    """`defaults` with some of what every stack says alike, taken out of the stacks."""
+    found = [data[name] for name in ("encoder", "decoder") if name in data]
+    defaults: Plain = {}
+    for key in _HOISTED:
+        if all(key in stack and stack[key] == found[0][key] for stack in found) and draw(st.booleans()):
+            defaults[key] = found[0][key]
+            for stack in found:
+                del stack[key]
+    return {"defaults": defaults} if defaults else {}
+
+
+@st.composite
+def _head(draw: st.DrawFn, data: Mapping[str, Any]) -> Plain | None:
+    spec = Spec(dict(data))
+    model = spec.model.resolved()
+    table = model.table(model.last)
+    tieable = table is not None and table.d_model == spec.facts.width
+    return draw(parts.heads(spec.facts.last_recurrent, table is not None, tieable))
