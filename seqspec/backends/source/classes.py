@@ -152,7 +152,7 @@ class ClassWriter:
             default = " = None" if value.optional or (absent and self._root) else ""
             texts.append(f"{argument}: Tensor{' | None' if absent else ''}{default}")
         present = _present(forward.plan.entries)
-        if self._root:
+        if self._root and name == "forward":
             texts += ["state: dict[str, Tensor] | None = None"] if present else []
             return f"def {name}({', '.join(texts)}) -> Output:"
         texts += [f"past: {present} | None = None"] if present else []

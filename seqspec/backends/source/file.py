@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -132,7 +133,9 @@ def _head(doc: str, sizes: str, body: list[str]) -> str:
     """The docstring, and the imports that the body uses."""
     read = {n.id for n in ast.walk(ast.parse("\n".join(body))) if isinstance(n, ast.Name)}
     blocks = ["\n".join(line for name, line in table.items() if name in read) for table in (_STANDARD, _TORCH)]
-    text = f"{doc}\n\nSizes: {sizes}.\n" if sizes else doc
+    # a spec's own words: they must not end the string they stand in
+    first = textwrap.fill(" ".join(doc.split()).replace("\\", "/").replace('"', "'"), 110)
+    text = f"{first}\n\nSizes: {sizes}.\n" if sizes else first
     return "\n\n".join([f'"""{text}"""', *filter(None, blocks)])
 
 

@@ -137,15 +137,20 @@ class Forward:
             self.at += 1
 
     def _write_once(self, statements: Sequence[Statement]) -> None:
-        """`if past is None: …`, and names for what is not there otherwise."""
-        self.emit("if past is None:")
+        """What the first call alone computes: `x = f(y) if past is None else None`, or a block of such."""
+        start = len(self._lines)
         self._depth, self._unsure = 1, ()
         self._write_all(statements)
         self._depth, self._unsure = 0, self.plan.once
+        written, self._lines = self._lines[start:], self._lines[:start]
         made = [v for s in statements for v in s.group.outputs]
-        crossing = [
-            self.variables.names[v] for v in made if self.variables.holds(v) and self.plan.last.get(v, -1) >= self.at
-        ]
+        read = [v for v in made if self.variables.holds(v) and self.plan.last.get(v, -1) >= self.at]
+        crossing = [self.variables.names[v] for v in read]
+        if len(written) == 1 and len(made) == 1:
+            self.emit(f"{written[0].text} if past is None else None", written[0].comment)
+            return
+        self.emit("if past is None:")
+        self._lines += written
         if crossing:
             self.emit("else:")
             self.emit(f"{' = '.join(crossing)} = None", inside=1)
