@@ -47,7 +47,10 @@ _ATTEND_BAND = Helper(
     "attend_band",
     '''
 def attend_band(q, k, v, real=None, left=None, right=None, scale=None, dropout=0.0):
-    """As attend, over the keys from `left` before a query to `right` after it: right=0 is causal, None has no bound."""
+    """softmax(q kᵀ · scale) v over the real keys from `left` before a query to `right` after it, None having no bound.
+
+    q[B, H, T, d], k[B, G, S, d], v[B, G, S, e] -> [B, H, T, e]; query i sits at key S - T + i: right=0 is causal.
+    """
     queries, keys = q.size(2), k.size(2)
     visible, causal = None, False
     if real is not None or left is not None or right != 0 or queries not in (1, keys):
@@ -64,7 +67,10 @@ _ATTEND_CAPPED = Helper(
     "attend_capped",
     '''
 def attend_capped(q, k, v, softcap, real=None, left=None, right=None, scale=None, dropout=0.0):
-    """As attend_band, with scores softcap · tanh(score / softcap) before the mask."""
+    """softmax(softcap · tanh(q kᵀ · scale / softcap)) v over the real keys from `left` before a query to `right` after.
+
+    q[B, H, T, d], k[B, G, S, d], v[B, G, S, e] -> [B, H, T, e]; the cap comes before the mask.
+    """
     shared = q.size(1) // k.size(1)
     k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
     scale = q.size(-1) ** -0.5 if scale is None else scale

@@ -20,6 +20,7 @@ from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.masks import CAUSAL, EVERYTHING, AllOf, AnyOf, Band
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
+from seqspec.ops.optional import OrZeros
 from seqspec.ops.padding import Padding, ZeroPadding
 from seqspec.ops.pool import Pool
 from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
@@ -80,6 +81,9 @@ def simple() -> Iterator[Row]:
     yield Row("ids", Embedding(10, 5), (IDS,), SIZES)
     yield Row("ids", Lookup(), (IDS, real((10, 5), 10, 5)), SIZES)
     yield Row("ids", ToBool(), (IDS,), SIZES)
+    yield Row("given", OrZeros(), (ints((B, T), IDS.array + 1), IDS), SIZES)
+    yield Row("left-out", OrZeros(), (Input((B, T), None, "int64"), IDS), SIZES, onnx=False)
+    yield Row("absent", OrZeros(), (None, IDS), SIZES)
 
 
 def shape() -> Iterator[Row]:
