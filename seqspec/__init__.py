@@ -2,6 +2,8 @@
 
     model = seqspec.load("model.yaml")      checked, or SpecError with every finding
     graph = seqspec.build(model)            ops with symbolic shapes
+    net   = seqspec.to_torch(model)         an nn.Module; to_source gives its text
+    path  = seqspec.to_onnx(model, "out")   a folder, verified, that a Session runs
 
 Names are resolved when they are first used, so that checking a spec never imports torch, onnx or numpy.
 """
@@ -14,6 +16,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqspec.api import import_model as import_model
+    from seqspec.api import to_onnx as to_onnx
+    from seqspec.api import to_source as to_source
+    from seqspec.api import to_torch as to_torch
+    from seqspec.api import verify as verify
     from seqspec.api import build as build
     from seqspec.api import to_onnx as to_onnx
     from seqspec.api import to_source as to_source
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
     from seqspec.diagnostics import SeqspecError as SeqspecError
     from seqspec.diagnostics import SpecError as SpecError
     from seqspec.graph.ir import Graph as Graph
+    from seqspec.runtime.session import Session as Session
+    from seqspec.runtime.generate import generate as generate
     from seqspec.runtime.session import Session as Session
     from seqspec.spec.model import Model as Model
 

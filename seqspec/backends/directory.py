@@ -45,6 +45,22 @@ def replacing(path: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """`content` as the file at `path`, which is as it was if anything fails. A directory there is refused."""
+    path = Path(os.path.abspath(path))
+    if path.is_dir():
+        raise CompileError("SEQ403", f"`{path}` is a directory.", "give the path of a file")
+    fresh = path.with_name(f".{path.name}{_MARK}{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(fresh, content)
+        fresh.replace(path)
+    except OSError as error:
+        _unwritable(path, error)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
 def refuse(path: Path) -> None:
     """Refuses a path that holds anything but nothing, or an output of seqspec and only that."""
     try:

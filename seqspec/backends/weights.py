@@ -6,7 +6,7 @@ moves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -27,6 +27,22 @@ def initial(param: Param, seed: int = 0) -> Weight:
     if len(shape) != len(param.shape):
         raise SeqspecError("SEQ304", f"the parameter {param.name} has a size that is no number")
     return _draw(np.random.Generator(np.random.Philox(key=key)), param.init, shape)
+
+
+class Drawn(Mapping[str, Weight]):
+    """What `seed` draws for each parameter, at the moment it is asked for."""
+
+    def __init__(self, params: Iterable[Param], seed: int) -> None:
+        self.params, self.seed = {p.name: p for p in params}, seed
+
+    def __getitem__(self, name: str) -> Weight:
+        return initial(self.params[name], self.seed)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.params)
+
+    def __len__(self) -> int:
+        return len(self.params)
 
 
 def _draw(random: np.random.Generator, init: Init, shape: tuple[int, ...]) -> Weight:

@@ -30,7 +30,7 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without what is not known."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, False)}
+        return {key: value for key, value in asdict(self).items() if value is not None and value is not False}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Facts:

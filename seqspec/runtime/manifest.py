@@ -13,12 +13,12 @@ from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.signature import Signature
 from seqspec.runtime.facts import Facts
 
-AGAIN = "compile the spec again"
+_AGAIN = "compile the spec again"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a Session needs to know. `graphs` maps roles (model, or encoder and decoder) to files in `folder`."""
+    """What a compiled folder says of itself. `graphs` maps roles (model, or encoder and decoder) to ONNX files."""
 
     folder: Path
     backend: str
@@ -29,15 +29,15 @@ class Manifest:
     facts: Mapping[str, Facts]
 
 
-def read(folder: Path, backend: str) -> Manifest:
+def read(folder: Path) -> Manifest:
     """The manifest of a folder whose files have the sizes and hashes it says."""
     data = _load(folder)
     if data.get("seqspec") != SCHEMA:
         text = f"its manifest is version {data.get('seqspec')!r}; this release reads {SCHEMA}"
-        raise RuntimeFault("SEQ508", text, AGAIN, str(folder / MANIFEST))
+        raise RuntimeFault("SEQ508", text, _AGAIN, str(folder / MANIFEST))
     try:
         _check_files(folder, data["files"])
-        return _manifest(folder, data, backend)
+        return _manifest(folder, data)
     except (KeyError, TypeError, ValueError, AttributeError, SyntaxError) as error:
         raise _damaged(folder / MANIFEST, f"it is no manifest of seqspec: {error!r}") from None
 
@@ -58,17 +58,14 @@ def _load(folder: Path) -> dict[str, Any]:
     return data
 
 
-def _manifest(folder: Path, data: Mapping[str, Any], backend: str) -> Manifest:
-    if data["backend"] != backend:
-        text = f"{folder} was compiled to {data['backend']}, and this takes {backend}"
-        raise RuntimeFault("SEQ507", text, f"compile the spec with `--to {backend}`", str(folder))
+def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
     graphs = {role: folder / name for role, name in data["graphs"].items()}
     unknown = [path.name for path in graphs.values() if path.name not in data["files"]]
     if unknown:
         raise ValueError(f"{unknown[0]} is not among its files")
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
     signature = Signature.from_json(data["signature"])
-    return Manifest(folder, backend, data["target"], data["dtype"], graphs, signature, facts)
+    return Manifest(folder, data["backend"], data["target"], data["dtype"], graphs, signature, facts)
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -87,4 +84,4 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _damaged(file: Path, what: str) -> RuntimeFault:
-    return RuntimeFault("SEQ507", f"{file.name} is damaged: {what}", AGAIN, str(file))
+    return RuntimeFault("SEQ507", f"{file.name} is damaged: {what}", _AGAIN, str(file))

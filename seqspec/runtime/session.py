@@ -38,7 +38,10 @@ class Session:
     def __init__(
         self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | None = None
     ) -> None:
-        manifest = read(Path(path), "onnx")
+        manifest = read(Path(path))
+        if manifest.backend != "onnx":
+            text = f"{path} was compiled to {manifest.backend}, and a Session runs ONNX"
+            raise RuntimeFault("SEQ507", text, "compile the spec with `--to onnx`", str(path))
         self.path, self.signature, self.facts = manifest.folder, manifest.signature, manifest.facts
         self.dtype = np.dtype(_numpy_name(manifest.dtype))
         chosen = list(providers) if providers else execution.of_target(manifest.target)

@@ -1,0 +1,188 @@
+"""The pipeline, one function a step; each takes a Model, or a spec as path, text or mapping.
+
+What a step needs is imported inside it, so that no step pays for another, and a package that is missing is an error
+only where it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqspec.build import build as build_graph
+from seqspec.checking import check, load
+from seqspec.diagnostics import CompileError
+from seqspec.graph.ir import Graph
+from seqspec.spec.model import Model
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from seqspec.passes.pipeline import Target
+    from seqspec.runtime.compare import Verification
+
+Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
+Weights = Mapping[str, Any] | str | os.PathLike[str]
+"""Arrays or tensors by parameter name, or a safetensors file of them."""
+
+__all__ = [
+    "build",
+    "check",
+    "import_model",
+    "load",
+    "resolved",
+    "to_onnx",
+    "to_source",
+    "to_torch",
+    "verify",
+    "write_source",
+    "write_torch",
+]
+
+
+def build(spec: Spec) -> Graph:
+    """The graph of ops, with symbolic shapes."""
+    return build_graph(_model(spec))
+
+
+def resolved(spec: Spec) -> str:
+    """The spec as YAML with every default filled in; it compiles to the same bytes."""
+    from seqspec.importers.text import to_yaml
+
+    return to_yaml(_model(spec).resolved().model_dump(by_alias=True, exclude_none=True))
+
+
+def to_source(spec: Spec) -> str:
+    """One PyTorch file that needs only torch."""
+    from seqspec.backends.source import source
+
+    return source(build(spec))
+
+
+def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn.Module:
+    """The emitted file's model, with the given weights or those that `seed` draws."""
+    graph = build(spec)
+    with _extra("torch"):
+        from seqspec.backends.memory import refuse_if_too_large_at_once
+        from seqspec.backends.torch import module
+
+        refuse_if_too_large_at_once(graph)
+        return module(graph, _weights(weights), seed)
+
+
+def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
+    """The emitted file at `path`, complete or not at all."""
+    from seqspec.backends.directory import replace_file
+
+    replace_file(Path(path), to_source(spec).encode())
+    return Path(path)
+
+
+def write_torch(
+    spec: Spec, path: str | os.PathLike[str], *, weights: Weights | None = None, seed: int = 0, verify: bool = True
+) -> Path:
+    """A folder with `model.py`, `model.safetensors` and `spec.yaml`; none unless it agrees with the NumPy reference."""
+    model = _model(spec)
+    graph = build_graph(model)
+    with _extra("torch"):
+        from seqspec.runtime.torch_folder import require, write_folder
+
+        given = _given(graph, weights, seed)
+        write_folder(graph, Path(path), given, spec=resolved(model), check=require if verify else None)
+    return Path(path)
+
+
+def to_onnx(
+    spec: Spec,
+    path: str | os.PathLike[str],
+    *,
+    weights: Weights | None = None,
+    target: Target = "cpu",
+    dtype: str = "float32",
+    seed: int = 0,
+    verify: bool = True,
+) -> Path:
+    """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none."""
+    model = _model(spec)
+    graph = build_graph(model)
+    with _extra("onnx"):
+        from seqspec.backends.onnx import write_directory
+        from seqspec.runtime.facts import facts
+        from seqspec.runtime.verify import require
+
+        given = _given(graph, weights, seed)
+        write_directory(
+            graph,
+            Path(path),
+            given,
+            target=target,
+            dtype=dtype,
+            spec=resolved(model),
+            inputs={name: fact.to_json() for name, fact in facts(graph).items()},
+            check=partial(require, weights=given) if verify else None,
+        )
+    return Path(path)
+
+
+def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
+    """A compiled folder against another way to compute it, on random sequences drawn from `seed`.
+
+    ONNX is checked against PyTorch, an emitted file against NumPy.
+    """
+    from seqspec.runtime.manifest import read
+
+    if read(Path(path)).backend == "torch":
+        with _extra("torch"):
+            from seqspec.runtime.torch_folder import verify as of_torch
+
+            return of_torch(path, seed=seed)
+    with _extra("onnx"):
+        from seqspec.runtime.verify import verify as of_onnx
+
+        return of_onnx(path, seed=seed)
+
+
+def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
+    """A Hugging Face directory -> spec.yaml and model.safetensors in the folder `path`."""
+    with _extra("onnx"):
+        from seqspec.importers import import_model as imported
+
+        return imported(Path(directory), Path(path))
+
+
+def _model(spec: Spec) -> Model:
+    return spec if isinstance(spec, Model) else load(spec)
+
+
+def _given(graph: Graph, weights: Weights | None, seed: int) -> Mapping[str, Any]:
+    """The weights, or what `seed` draws."""
+    from seqspec.backends.weights import Drawn
+
+    given = _weights(weights)
+    return Drawn(graph.root.params, seed) if given is None else given
+
+
+def _weights(weights: Weights | None) -> Mapping[str, Any] | None:
+    """A mapping as it is; of a file, one that reads each tensor when it is asked for."""
+    if weights is None or isinstance(weights, Mapping):
+        return weights
+    from seqspec.importers.arrays import Arrays
+
+    return Arrays(Path(weights))
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """A package that is not installed, told as the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "seqspec":
+            raise
+        text = f"this needs the package `{missing}`, which is not installed"
+        raise CompileError("SEQ401", text, f"pip install 'seqspec-compiler[{name}]'") from None

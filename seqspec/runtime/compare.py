@@ -1,0 +1,140 @@
+"""How far two runners are apart, over every way to hand sequences in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqspec.diagnostics import CompileError
+from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, names
+from seqspec.graph.signature import Signature
+from seqspec.runtime.cases import Batch, Cases, Handed
+from seqspec.runtime.judges import Answer, Runner
+from seqspec.runtime.state import MASK, Array
+
+REPORT = "nothing was written; please report it with the spec"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of one output or state in one way. `largest` is the largest value the judge gave, over all sequences."""
+
+    name: str
+    way: str
+    absolute: float
+    largest: float
+
+    @property
+    def relative(self) -> float:
+        """To the largest value."""
+        return self.absolute / self.largest if self.largest else self.absolute
+
+
+@dataclass(frozen=True)
+class Verification:
+    """`tolerance` is relative to the largest value of each output. `note` says what was not checked."""
+
+    judge: str
+    tolerance: float
+    differences: tuple[Difference, ...]
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.worst is None or self.worst.relative <= self.tolerance
+
+    @property
+    def worst(self) -> Difference | None:
+        """The largest difference there was."""
+        return max(self.differences, key=lambda d: d.relative, default=None)
+
+    def by_name(self) -> dict[str, Difference]:
+        """The largest difference of each output and state."""
+        found: dict[str, Difference] = {}
+        for difference in self.differences:
+            if difference.name not in found or difference.relative > found[difference.name].relative:
+                found[difference.name] = difference
+        return found
+
+    def require(self) -> None:
+        """Raises unless it passed."""
+        worst = self.worst
+        if self.passed or worst is None:
+            return
+        text = (
+            f"`{worst.name}`, {worst.way}, differs from {self.judge} by {worst.absolute:.3g}, which is "
+            f"{worst.relative:.2g} of its largest value; the tolerance is {self.tolerance:g}"
+        )
+        raise CompileError("SEQ406", text, REPORT)
+
+
+def compare(judged: Runner, judge: Runner, signature: Signature, cases: Cases) -> list[Difference]:
+    """Every output, and the state after the last call, in every way, against each sequence alone."""
+    alone = [judge.run(cases.batch(_alone(row)).calls[0], None) for row in range(len(cases.sequences))]
+    shapes = {p.name: p.shape for p in signature.outputs} | {s.past: s.shape for s in signature.states}
+    largest = {name: max(_largest(both.get(name)) for a in alone for both in a) for name in shapes}
+    found = []
+    for way in cases.ways():
+        worst = dict.fromkeys(shapes, 0.0)
+        for name, row, got in _parts(judged, cases.batch(way), shapes):
+            worst[name] = max(worst[name], _apart(got, _one(alone[way.rows[row]], name)))
+        found += [Difference(name, way.name, worst[name], largest[name]) for name in shapes]
+    return found
+
+
+def _alone(row: int) -> Handed:
+    return Handed("", (row,), masked=False)
+
+
+def _parts(judged: Runner, batch: Batch, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, int, Array]]:
+    """name, row, and what was given there at the row's real positions."""
+    state: dict[str, Array] | None = None
+    made: dict[str, list[Array]] = {}
+    for call in batch.calls:
+        outputs, left = judged.run(call, state)
+        state = left or None
+        for name, array in outputs.items():
+            made.setdefault(name, []).append(array)
+    over_time = {name for name in made if TIME in _axes(shapes[name])}
+    whole = {name: np.concatenate(parts, 1) if name in over_time else parts[-1] for name, parts in made.items()}
+    for name, array in (whole | (state or {})).items():
+        if name == MASK:
+            continue
+        for row in range(len(batch.real)):
+            # what is read off a chunk, as the output at its last real token, says nothing where all of it is padding
+            if name in over_time or name not in made or batch.real[row, -batch.last :].any():
+                yield name, row, _real(array[row], shapes[name][1:], batch, row)
+
+
+def _real(array: Array, shape: Shape, batch: Batch, row: int) -> Array:
+    """The real positions of one row along its axes of time."""
+    for axis, size in enumerate(shape):
+        found = names(size)
+        if found & {TIME, PAST}:
+            array = np.compress(batch.real[row], array, axis)
+        elif ENCODER_TIME in found and batch.encoder_real is not None:
+            array = np.compress(batch.encoder_real[row], array, axis)
+    return array
+
+
+def _one(answer: Answer, name: str) -> Array:
+    outputs, state = answer
+    return np.asarray((outputs[name] if name in outputs else state[name])[0])
+
+
+def _axes(shape: Shape) -> set[str]:
+    return set().union(*map(names, shape))
+
+
+def _largest(array: Array | None) -> float:
+    return 0.0 if array is None or not array.size else float(np.abs(array.astype(np.float64)).max())
+
+
+def _apart(got: Array, want: Array) -> float:
+    """The largest difference; infinite for another shape, or where either is no number."""
+    if got.shape != want.shape:
+        return float("inf")
+    gap = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))

@@ -1,0 +1,85 @@
+"""Who says what the numbers should be, and who is judged: both run one call after the other on arrays by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from seqspec.graph.interpret import interpret
+from seqspec.graph.ir import Graph
+from seqspec.graph.signature import signature
+from seqspec.runtime.session import Session
+from seqspec.runtime.state import Array
+
+Answer = tuple[dict[str, Array], dict[str, Array]]
+"""Outputs by name; the state by the names of the past."""
+
+
+class Runner(Protocol):
+    """`name` is for people; `run` takes the state of the call before."""
+
+    name: str
+
+    def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer: ...
+
+
+class OnnxRunner:
+    """A session: what is judged."""
+
+    name = "onnxruntime"
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer:
+        result = self.session.run(inputs, state)
+        return dict(result), dict(result.state or {})
+
+
+class TorchRunner:
+    """A module; the judge in float64, with one rounding less than a float32 one would add to what it judges."""
+
+    def __init__(self, module: Any, dtype: str) -> None:
+        import torch
+
+        self.name = f"torch in {dtype}"
+        self.module, self.dtype = module.to(getattr(torch, dtype)).eval(), getattr(torch, dtype)
+
+    def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer:
+        import torch
+
+        carried = {} if state is None else {"state": {name: torch.from_numpy(a) for name, a in state.items()}}
+        with torch.no_grad():
+            output = self.module(**{name: self._tensor(a) for name, a in inputs.items()}, **carried)._asdict()
+        left = output.pop("state", None) or {}
+        return {k: v.numpy() for k, v in output.items()}, {k: v.numpy() for k, v in left.items()}
+
+    def _tensor(self, array: Array) -> Any:
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+
+class ReferenceRunner:
+    """Every op's NumPy reference, in float64: the judge where there is no torch, and of torch itself."""
+
+    name = "the reference in NumPy"
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Array]) -> None:
+        self.graph, self.signature = graph, signature(graph)
+        self.weights = {name: np.asarray(array, np.float64) for name, array in weights.items()}
+
+    def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer:
+        given = [_double(inputs.get(port.name)) for port in self.signature.inputs]
+        past = None if state is None else {s.path: state[s.past] for s in self.signature.states if s.past in state}
+        outputs, present = interpret(self.graph.root, np, self.weights, given, past)
+        made = {port.name: out for port, out in zip(self.signature.outputs, outputs, strict=True) if out is not None}
+        left = {s.past: array for s in self.signature.states if (array := present[s.path]) is not None}
+        return made, left
+
+
+def _double(array: Array | None) -> Array | None:
+    return array.astype(np.float64) if array is not None and array.dtype.kind == "f" else array

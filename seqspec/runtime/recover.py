@@ -1,0 +1,144 @@
+"""Parameters out of the tensors of an ONNX folder: the way back from what files hold to what a spec names.
+
+A file holds some parameters as they are and others derived: transposed, with their gates in another order, stacked,
+summed. Every such derivation adds up signed elements, so it can be asked which: it is run on the numbers of elements
+instead of their values. Where a file holds only a sum, one summand gets it all, which computes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from seqspec.backends.onnx import export
+from seqspec.diagnostics import RuntimeFault
+from seqspec.graph.ir import Graph, Param
+from seqspec.runtime.manifest import Manifest
+from seqspec.runtime.state import Array
+
+_DIGIT = 1 << 22  # counts this far are exact in float32
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor of a file, and the parameters it is derived from. `lazy` derives it from what the probe hands out."""
+
+    name: str
+    array: Array
+    lazy: ir.LazyTensor
+    sources: tuple[str, ...]
+
+
+def recover(manifest: Manifest, graph: Graph, wanted: Collection[str] | None = None) -> dict[str, Array]:
+    """{parameter: values} in float32; all of them, or the wanted ones."""
+    params = {p.name: p for p in graph.root.params}
+    names = params.keys() if wanted is None else wanted
+    probe = _Probe(params)
+    tensors = [s for s in stored(manifest, graph, probe) if not set(s.sources).isdisjoint(names)]
+    values = {name: np.full(_shape(params[name]), np.nan, np.float32) for s in tensors for name in s.sources}
+    maps = [(s, {name: _places(s, name, probe) for name in s.sources}) for s in tensors]
+    for tensor, places in maps:
+        _settle(tensor, places, values, shared=False)
+    for tensor, places in maps:
+        _settle(tensor, places, values, shared=True)
+    # what no file holds, nothing reads
+    found = {name: np.nan_to_num(values.get(name, np.zeros(_shape(params[name]), np.float32))) for name in names}
+    probe.arrays = found
+    for tensor in tensors:
+        if set(tensor.sources) <= found.keys() and not _equal(tensor.lazy.numpy(), tensor.array):
+            text = f"the tensor `{tensor.name}` is not what the spec beside it says"
+            raise RuntimeFault("SEQ507", text, file=str(manifest.folder))
+    return found
+
+
+def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iterator[Stored]:
+    """The tensors of all files, each once, with how they follow from `weights`."""
+    seen: set[int] = set()
+    probe = weights if isinstance(weights, _Probe) else None
+    fresh = export(graph, weights, target=manifest.target, dtype="float32" if probe else manifest.dtype)  # type: ignore[arg-type]
+    for role, file in manifest.graphs.items():
+        written = ir.load(file).graph.initializers
+        for name, value in fresh[role].graph.initializers.items():
+            lazy = value.const_value
+            if not isinstance(lazy, ir.LazyTensor) or id(lazy) in seen:
+                continue
+            seen.add(id(lazy))
+            held = written[name].const_value if name in written else None
+            if held is None or tuple(held.shape) != tuple(lazy.shape):
+                raise RuntimeFault("SEQ507", f"{file.name} has no tensor `{name}` that fits its spec", file=str(file))
+            yield Stored(str(name), held.numpy(), lazy, probe.read_by(lazy) if probe else ())
+
+
+class _Probe(Mapping[str, Array]):
+    """Hands out zeros, or `arrays`, under the names of parameters, and notes which were read."""
+
+    def __init__(self, params: Mapping[str, Param]) -> None:
+        self.params, self.arrays = params, dict[str, Array]()
+        self.read: list[str] = []
+
+    def __getitem__(self, name: str) -> Array:
+        self.read.append(name)
+        if name in self.arrays:
+            return self.arrays[name]
+        return np.broadcast_to(np.float32(0), _shape(self.params[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.params)
+
+    def __len__(self) -> int:
+        return len(self.params)
+
+    def read_by(self, lazy: ir.LazyTensor) -> tuple[str, ...]:
+        self.read.clear()
+        lazy.numpy()
+        return tuple(dict.fromkeys(self.read))
+
+
+def _places(tensor: Stored, name: str, probe: _Probe) -> tuple[Array, Array]:
+    """For every element of the tensor: with which sign an element of the parameter enters (0: none), and which."""
+    shape = probe[name].shape
+    count = int(np.prod(shape))
+
+    def derived(numbers: Array) -> Array:
+        probe.arrays = {name: numbers.astype(np.float32).reshape(shape)}
+        return np.asarray(tensor.lazy.numpy()).reshape(-1)
+
+    sign = derived(np.ones(count)).astype(np.int8)
+    numbers = np.arange(count)
+    index = np.abs(derived(numbers % _DIGIT)).astype(np.int64)
+    if count > _DIGIT:
+        index += np.abs(derived(numbers // _DIGIT)).astype(np.int64) * _DIGIT
+    probe.arrays = {}
+    return sign, index
+
+
+def _settle(
+    tensor: Stored, places: Mapping[str, tuple[Array, Array]], values: Mapping[str, Array], *, shared: bool
+) -> None:
+    """Gives values to elements that are alone at their place; with `shared`, to the first unknown of several."""
+    rest = tensor.array.reshape(-1).astype(np.float32)
+    entering = sum((sign != 0).astype(np.int8) for sign, _ in places.values())
+    at = (entering > 1) if shared else (entering == 1)
+    if shared and at.any():
+        for name, (sign, index) in places.items():
+            known = np.nan_to_num(values[name].reshape(-1)[index])
+            rest -= np.where(at & (sign != 0), sign * known, 0)
+    for name, (sign, index) in places.items():
+        flat = values[name].reshape(-1)
+        here = np.flatnonzero(at & (sign != 0))
+        here = here[np.isnan(flat[index[here]])]
+        flat[index[here]] = sign[here] * rest[here]
+        rest[here] = 0
+
+
+def _shape(param: Param) -> tuple[int, ...]:
+    return tuple(int(size) for size in param.shape)  # type: ignore[arg-type]
+
+
+def _equal(derived: Any, array: Array) -> bool:
+    a, b = np.asarray(derived, np.float32), array.astype(np.float32)
+    return bool(np.allclose(a, b, rtol=1e-6, atol=1e-7 * float(np.abs(b).max(initial=0.0))))

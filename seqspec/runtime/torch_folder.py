@@ -1,0 +1,107 @@
+"""`compile --to torch`: the emitted file and its weights, and the check that they compute what the spec says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from seqspec.backends.directory import refuse, replacing, seal, write
+from seqspec.backends.memory import refuse_if_too_large_at_once
+from seqspec.backends.source import write as write_source
+from seqspec.backends.torch import load as execute
+from seqspec.backends.weights import check as check_weights
+from seqspec.build import build
+from seqspec.checking import load
+from seqspec.diagnostics import RuntimeFault
+from seqspec.graph.ir import Graph
+from seqspec.graph.signature import signature
+from seqspec.runtime.cases import Cases
+from seqspec.runtime.compare import Verification, compare
+from seqspec.runtime.facts import facts
+from seqspec.runtime.judges import ReferenceRunner, TorchRunner
+from seqspec.runtime.manifest import read
+
+SOURCE, WEIGHTS, SPEC = "model.py", "model.safetensors", "spec.yaml"
+TOLERANCE = 1e-10
+
+
+def write_folder(
+    graph: Graph,
+    path: Path,
+    weights: Mapping[str, Any],
+    *,
+    spec: str,
+    check: Callable[[Path], None] | None = None,
+) -> None:
+    """The folder in the place of `path`, or none. `check` sees it complete, before it takes its place."""
+    refuse(path)
+    check_weights(graph.root.params, weights)
+    refuse_if_too_large_at_once(graph)
+    source = write_source(graph)
+    manifest = {
+        "backend": "torch",
+        "versions": {"seqspec-compiler": _version("seqspec-compiler")},
+        "target": "torch",
+        "dtype": "float32",
+        "graphs": {},
+        "model": source.model,
+        "signature": signature(graph).to_json(),
+        "inputs": {name: fact.to_json() for name, fact in facts(graph).items()},
+    }
+    with replacing(path) as folder:
+        write(folder / SOURCE, source.text.encode())
+        save_file({p.name: _single(weights[p.name]) for p in graph.root.params}, folder / WEIGHTS)
+        write(folder / SPEC, spec.encode())
+        seal(folder, manifest, {})
+        if check is not None:
+            check(folder)
+
+
+def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
+    """The file of a folder, executed in float64 with its weights, against every op's NumPy reference."""
+    folder = Path(path)
+    manifest = read(folder)
+    graph = build(load(folder / SPEC))
+    weights = load_file(folder / WEIGHTS)
+    judge = ReferenceRunner(graph, weights)
+    judged = TorchRunner(_module(folder, graph, weights), "float64")
+    cases = Cases(manifest.signature, manifest.facts, np.dtype(np.float64), seed)
+    return Verification(judge.name, TOLERANCE, tuple(compare(judged, judge, manifest.signature, cases)))
+
+
+def require(path: Path) -> None:
+    """Raises unless `verify` passes."""
+    verify(path).require()
+
+
+def _module(folder: Path, graph: Graph, weights: Mapping[str, Any]) -> Any:
+    """The model of the file itself, which is executed only where it is what this spec becomes."""
+    import torch
+
+    source = write_source(graph)
+    text = (folder / SOURCE).read_text("utf-8")
+    if text != source.text:
+        text = f"{SOURCE} is not what this release makes of the spec beside it"
+        raise RuntimeFault("SEQ508", text, "compile the spec again", str(folder))
+    model = getattr(execute(text), source.model)()
+    model.load_state_dict({name: torch.tensor(array) for name, array in weights.items()})
+    return model
+
+
+def _single(array: Any) -> Any:
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().float().numpy()
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,151 @@
+"""Verification: a compiled folder against PyTorch, on random sequences handed in every way a caller may."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqspec.backends.memory import free_memory
+from seqspec.backends.onnx import write_directory
+from seqspec.build import build
+from seqspec.checking import load
+from seqspec.diagnostics import CompileError, RuntimeFault
+from seqspec.graph.ir import Graph
+from seqspec.runtime import providers
+from seqspec.runtime.cases import Cases
+from seqspec.runtime.compare import REPORT, Verification, compare
+from seqspec.runtime.facts import facts
+from seqspec.runtime.judges import OnnxRunner, ReferenceRunner, Runner, TorchRunner
+from seqspec.runtime.manifest import Manifest, read
+from seqspec.runtime.recover import recover, stored
+from seqspec.runtime.session import Session
+from seqspec.runtime.state import Array
+from seqspec.runtime.truncate import truncated
+from seqspec.spec.model import Model
+
+LARGEST = 1 << 28
+"""Models with more parameters than this are checked with each distinct layer once, and tensor by tensor."""
+_BYTES = 24  # a parameter: in the file, in onnxruntime, in PyTorch as it is loaded and in float64
+_DEEP = 8
+
+
+def tolerance(depth: int, dtype: str) -> float:
+    """2e-6 of the largest value in float32, 5e-6 above eight layers; in half precision 16 roundings of its own."""
+    if dtype == "float32":
+        return 2e-6 if depth <= _DEEP else 5e-6
+    return 16 * {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+
+
+def verify(
+    path: str | os.PathLike[str], *, weights: Mapping[str, Any] | None = None, seed: int = 0
+) -> Verification:
+    """The folder against the model of the spec in it, on sequences drawn from `seed`.
+
+    The model's weights are `weights`, or those the files hold, led back to the parameters of the spec.
+    """
+    manifest = read(Path(path))
+    model = load(manifest.folder / "spec.yaml")
+    graph = build(model)
+    if sum(prod(_shape(p.shape)) for p in graph.root.params) <= LARGEST:
+        known = recover(manifest, graph) if weights is None else weights
+        return _compared(manifest.folder, manifest, model, graph, known, seed)
+    return _large(manifest, model, graph, weights, seed)
+
+
+def require(path: Path, weights: Mapping[str, Any] | None = None) -> None:
+    """Raises unless `verify` passes."""
+    verify(path, weights=weights).require()
+
+
+def _compared(
+    folder: Path, manifest: Manifest, model: Model, graph: Graph, weights: Mapping[str, Any], seed: int
+) -> Verification:
+    session, note = _session(folder, manifest)
+    judge = _judge(graph, {p.name: _rounded(weights[p.name], manifest.dtype) for p in graph.root.params})
+    cases = Cases(session.signature, session.facts, session.dtype, seed)
+    found = compare(OnnxRunner(session), judge, session.signature, cases)
+    return Verification(judge.name, tolerance(_depth(model), manifest.dtype), tuple(found), note)
+
+
+def _large(
+    manifest: Manifest, model: Model, graph: Graph, weights: Mapping[str, Any] | None, seed: int
+) -> Verification:
+    """Each distinct layer once, compiled anew with the true weights, and where these are given, every stored tensor."""
+    if weights is not None:
+        _check_tensors(manifest, graph, weights)
+    short = truncated(model)
+    found = free_memory()
+    needed = _BYTES * sum(prod(_shape(p.shape)) for p in short[0].root.params) if short else 0
+    if short is None or (found is not None and needed > found):
+        return Verification("nothing", 0.0, (), "the model is too large to run here; its files are what was written")
+    small, names = short
+    whole = recover(manifest, graph, set(names.values())) if weights is None else weights
+    known = {name: whole[old] for name, old in names.items()}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        says = {name: fact.to_json() for name, fact in facts(small).items()}
+        write_directory(small, folder, known, target=manifest.target, dtype=manifest.dtype, inputs=says)  # type: ignore[arg-type]
+        result = _compared(folder, manifest, model, small, known, seed)
+    notes = [f"more than {LARGEST:,} parameters: each distinct layer was checked once", result.note]
+    return replace(result, note="; ".join(filter(None, notes)))
+
+
+def _check_tensors(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> None:
+    """Every tensor of the files is what follows from the weights, bit by bit."""
+    for tensor in stored(manifest, graph, weights):
+        if np.asarray(tensor.lazy.numpy()).tobytes() != tensor.array.tobytes():
+            text = f"the tensor `{tensor.name}` in the files is not what follows from the weights"
+            raise CompileError("SEQ406", text, REPORT)
+
+
+def _session(folder: Path, manifest: Manifest) -> tuple[Session, str]:
+    """On what the target runs on, or where that is not here, on the CPU."""
+    wanted = providers.of_target(manifest.target)
+    if wanted == [providers.CPU]:
+        return Session(folder), ""
+    try:
+        return Session(folder, wanted), ""
+    except RuntimeFault as fault:
+        if fault.code != "SEQ501":
+            raise
+        return Session(folder, [providers.CPU]), f"{wanted[0]} does not work here: checked on the CPU"
+
+
+def _judge(graph: Graph, weights: Mapping[str, Array]) -> Runner:
+    """PyTorch in float64, or without it the reference of every op."""
+    try:
+        from seqspec.backends.torch import module
+    except ImportError:
+        return ReferenceRunner(graph, weights)
+    return TorchRunner(module(graph, weights), "float64")
+
+
+def _rounded(array: Any, dtype: str) -> Array:
+    """What the file holds of a weight, in float32."""
+    from seqspec.backends.onnx.tensors import as_numpy
+
+    exact = np.asarray(as_numpy(array), np.float32)
+    if dtype == "float32":
+        return exact
+    if dtype == "float16":
+        return exact.astype(np.float16).astype(np.float32)
+    import ml_dtypes
+
+    return exact.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def _depth(model: Model) -> int:
+    """Layers one after the other."""
+    layers = [layer for stack in model.resolved().stacks.values() for layer in stack.flat()]
+    return sum(layer.recurrent.num_layers if layer.recurrent else 1 for layer in layers)
+
+
+def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(int(size) for size in shape)
