@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqspec.backends.onnx.export import export, model, write_directory
 from seqspec.backends.memory import refuse_if_too_large
+from seqspec.backends.onnx.export import export, model, write_directory
 
 __all__ = ["export", "model", "refuse_if_too_large", "write_directory"]

@@ -9,10 +9,10 @@ from typing import Any
 import onnx_ir as ir
 
 from seqspec.backends.directory import refuse, replacing, seal, write
+from seqspec.backends.memory import refuse_if_too_large
 from seqspec.backends.onnx import data
 from seqspec.backends.onnx.lower import lower
 from seqspec.backends.onnx.manifest import manifest, package_version
-from seqspec.backends.memory import refuse_if_too_large
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.backends.onnx.types import check_dtype
 from seqspec.graph.ir import Graph
