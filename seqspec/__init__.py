@@ -16,15 +16,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqspec.api import build as build
     from seqspec.api import import_model as import_model
     from seqspec.api import to_onnx as to_onnx
     from seqspec.api import to_source as to_source
     from seqspec.api import to_torch as to_torch
     from seqspec.api import verify as verify
-    from seqspec.api import build as build
-    from seqspec.api import to_onnx as to_onnx
-    from seqspec.api import to_source as to_source
-    from seqspec.api import to_torch as to_torch
     from seqspec.checking import check as check
     from seqspec.checking import load as load
     from seqspec.diagnostics import CompileError as CompileError
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
     from seqspec.diagnostics import SeqspecError as SeqspecError
     from seqspec.diagnostics import SpecError as SpecError
     from seqspec.graph.ir import Graph as Graph
-    from seqspec.runtime.session import Session as Session
     from seqspec.runtime.generate import generate as generate
     from seqspec.runtime.session import Session as Session
     from seqspec.spec.model import Model as Model
@@ -53,10 +49,13 @@ _HOMES = {
     "SpecError": "diagnostics",
     "build": "api",
     "check": "checking",
+    "generate": "runtime.generate",
+    "import_model": "api",
     "load": "checking",
     "to_onnx": "api",
     "to_source": "api",
     "to_torch": "api",
+    "verify": "api",
 }
 
 __all__ = ["__version__", *_HOMES]
