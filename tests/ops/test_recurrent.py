@@ -235,8 +235,9 @@ def test_a_row_that_may_attend_to_nothing_has_finite_gradients() -> None:
     mask = np.array([[1, 0, 1], [0, 0, 0]], bool)
     row = Row("gradient", MaskedSoftmax(), (Input((B, T), random(2, 3)), Input((B, T), mask, "bool")), {})
     scores = torch.tensor(random(2, 3)).requires_grad_()
-    weights = torch_module(row)(scores, torch.tensor(mask)).output_0
-    (weights * torch.tensor(random(2, 3, seed=4))).sum().backward()
+    with torch.autograd.set_detect_anomaly(True):  # not even a NaN on the way
+        weights = torch_module(row)(scores, torch.tensor(mask)).output_0
+        (weights * torch.tensor(random(2, 3, seed=4))).sum().backward()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
     assert not scores.grad[1].any()
