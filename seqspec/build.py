@@ -12,7 +12,6 @@ from seqspec.components.recurrent import Memory
 from seqspec.components.stack import Facts, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Graph, Value
-from seqspec.ops.state import SelectState
 from seqspec.spec.model import Model
 
 
@@ -65,7 +64,7 @@ def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[
 
 def _memory(built: Built, facts: Facts, stack: Stack) -> Memory:
     finals = [built.finals[n] for n, layer in enumerate(stack.flat()) if layer.recurrent and n in built.finals]
-    return Memory(built.x, built.mask, replace(facts.source, finals=finals))
+    return Memory(built.x, built.mask, facts.source._replace(finals=finals))
 
 
 def _tables(model: Model, stack: Stack) -> Tables | None:
@@ -89,6 +88,8 @@ def _output(root: Builder, model: Model, built: Built) -> Value:
     final = None
     layers = list(stack.flat())
     if model.head.pooled == "final_state" and (recurrent := layers[-1].recurrent):
+        from seqspec.ops.state import SelectState  # as in components/recurrent.py
+
         select = SelectState(
             recurrent.num_layers - 1, recurrent.layers.directions, "sum" if recurrent.merge == "sum" else "all"
         )

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -31,8 +30,7 @@ _ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ232", "SEQ235"})
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """What a check found out. `model` is there when its fields fit, `graph` when nothing is wrong."""
 
     report: Report

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from seqspec.components.attention import CrossAttention
 from seqspec.components.base import Context, Inlet, camel, width_of
@@ -21,13 +22,11 @@ from seqspec.graph.types import DType
 from seqspec.ops.cache import Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
-from seqspec.ops.optional import OrZeros
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import Positions
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How a stack is built: under which name, with which others around it, and what will be read of it."""
 
     name: str  # encoder, decoder
@@ -51,8 +50,7 @@ class Plan:
         return f"decoder_{name}" if self.late else name
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(NamedTuple):
     """A stack that was called: its outputs in the region around it."""
 
     x: Value
@@ -146,6 +144,8 @@ class _Writer:
         owner = plan.owner.input if plan.owner and isinstance(plan.owner.input, Tokens) else source
         types = None
         if owner.token_types:
+            from seqspec.ops.optional import OrZeros
+
             given = self._optional(root, "token_type_ids", data.shape)
             types = self.b.add(OrZeros(), given, data)
         width, stack_width = int(owner.d_model or 0), int(self.stack.d_model or 0)
@@ -203,7 +203,7 @@ class _Writer:
             tuple(self.inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry))
             for n, entry in enumerate(memory.source.finals)
         ]
-        return Memory(x, mask, replace(memory.source, finals=finals))
+        return Memory(x, mask, memory.source._replace(finals=finals))
 
     def _context(self, x: Value, memories: Mapping[str, Memory]) -> Context:
         values: dict[str, Value] = {"mask": self.mask}
@@ -231,7 +231,7 @@ class _Writer:
         norm, placement = self.stack.norm, self.stack.norm_placement
         assert isinstance(norm, LayerNorm | RMSNorm)
         assert placement is not None
-        own = context if layer.name == "block" else replace(context, prefix=context.prefix + camel(layer.name))
+        own = context if layer.name == "block" else context._replace(prefix=context.prefix + camel(layer.name))
         name = camel(layer.name) if self.plan.alone or layer.name != "block" else camel(self.plan.name) + "Block"
         return build_block(self.b, name, layer.block, x, own, norm, placement, self.stack.rates.residual)
 

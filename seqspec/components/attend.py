@@ -9,7 +9,6 @@ from pydantic import Field
 from seqspec.components.base import Component, Count, Name, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
-from seqspec.ops.attend import MaskedSoftmax, WeightedSum
 from seqspec.ops.cache import Hold
 from seqspec.ops.elementwise import Add, Unary
 from seqspec.ops.linear import Linear
@@ -52,6 +51,8 @@ class Attend(Component):
 
     def context(self, b: Builder, h: Value, keys: Value, memory: Value, mask: Value | None) -> Value:
         """h[B, H] -> context[B, M]"""
+        from seqspec.ops.attend import MaskedSoftmax, WeightedSum  # here for the reason given in recurrent.py
+
         width = int(self.d_attention or 0)
         query = b.add(Unsqueeze(1), b.add(Linear(width_of(h), width, False), h, name="query_proj"))
         mixed = b.add(Unary("tanh"), b.add(Add(), query, keys))

@@ -27,7 +27,7 @@ class Biases(Component):
     output: bool | None = None
 
     def resolved(self, bias: bool) -> Biases:
-        return Biases(**{k: bias if v is None else v for k, v in self})
+        return Biases.model_construct(None, **{k: bias if v is None else v for k, v in self})
 
 
 class Heads(Component):
@@ -57,7 +57,7 @@ class Heads(Component):
         """The fields that both kinds resolve alike."""
         own = self.bias
         if not isinstance(own, Biases):
-            own = Biases().resolved(bias if own is None else own)
+            own = Biases.model_construct().resolved(bias if own is None else own)
         even = width is not None and width % self.heads == 0
         return {
             "name": self.name or name,
@@ -104,7 +104,7 @@ class SelfAttention(Heads):
         self, name: str, width: int | None, bias: bool, dropout: float, mask: Mask, position: Position
     ) -> SelfAttention:
         added = isinstance(position, Learned | Sinusoidal)
-        own = self.position or (NoPosition(kind="none") if added else position)
+        own = self.position or (NoPosition.plain() if added else position)
         update = self.filled(name, width, bias, dropout) | {"mask": self.mask or mask, "position": own}
         return self.model_copy(update=update)
 

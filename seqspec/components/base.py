@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -21,6 +21,12 @@ class Component(BaseModel):
     """Unknown keys, coerced types, NaN and mutation are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def plain(cls) -> Self:
+        """The bare word: a kind with its defaults. Nothing is validated, so no schema of its own is built for it."""
+        (kind,) = get_args(cls.model_fields["kind"].annotation)
+        return cls.model_construct(kind=kind)
 
 
 class Finding(NamedTuple):
@@ -47,8 +53,7 @@ Shorthand = BeforeValidator(_shorthand)
 """A bare string stands for `{kind: string}`."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """What a stack hands to every block, the same for all of them, so that equal blocks stay equal.
 
     `values` are named tensors of the region being built: `mask`, rotary tables, the memory of another stack.
@@ -57,7 +62,7 @@ class Context:
     values: Mapping[str, Value]
     stateful: bool
     prefix: str = ""
-    rope: Mapping[object, tuple[str, str]] = field(default_factory=dict)
+    rope: Mapping[object, tuple[str, str]] = MappingProxyType({})
 
     def within(self, builder: Builder, *names: str) -> Context:
         """The context of a child region: its inputs, all of the values or those named."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -13,7 +12,6 @@ from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear
-from seqspec.ops.state import SelectState, StackStates
 
 
 class Zeros(Component):
@@ -44,8 +42,7 @@ class Bridge(Component):
 InitialState = Annotated[Zeros | Bridge, Field(discriminator="kind"), Shorthand]
 
 
-@dataclass(frozen=True)
-class Layers:
+class Layers(NamedTuple):
     """One entry of recurrent layers, as a bridge sees it. `cell`: whether there is a c beside h."""
 
     layers: int
@@ -58,8 +55,7 @@ class Layers:
         return self.hidden * (self.directions if direction == "both" else 1)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where the reading entry stands: its first layer is number `first` of the `total` in its stack."""
 
     own: Layers
@@ -67,8 +63,7 @@ class Place:
     total: int
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The stack that is read: its recurrent entries, the width of its outputs, and when building, their values."""
 
     entries: Sequence[Layers]
@@ -124,11 +119,15 @@ def starts(b: Builder, bridge: Bridge, place: Place, source: Source) -> list[tup
 
 def stack(b: Builder, states: Sequence[Value]) -> Value:
     """[B, H] each -> [B, L, H]"""
+    from seqspec.ops.state import StackStates  # here for the reason given in recurrent.py
+
     return b.add(StackStates(), *states)
 
 
 def _start(b: Builder, bridge: Bridge, place: Place, source: Source, layer: int, part: int) -> Value:
     """The start of one layer of the entry; `part` 0 is h, 1 is c."""
+    from seqspec.ops.state import SelectState
+
     if source.mean is not None:
         state = source.mean
     else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -12,15 +11,14 @@ from seqspec.components.inputs import Tokens
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.linear import Linear, TiedLinear
-from seqspec.ops.normalize import Normalize
-from seqspec.ops.pool import Pool
-from seqspec.ops.state import SelectState
+
+if TYPE_CHECKING:
+    from seqspec.ops.state import SelectState
 
 Pooling = Literal["none", "first", "last", "mean", "max", "final_state"]
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What a head reads: outputs, padding, the last layer's final h, and the token table it may be tied to."""
 
     x: Value
@@ -29,8 +27,7 @@ class Reading:
     table: Value | None = None
 
 
-@dataclass(frozen=True)
-class Readable:
+class Readable(NamedTuple):
     """The same before there are values: what the checks need."""
 
     width: int
@@ -110,6 +107,8 @@ class PooledHead(Head):
             assert reading.final is not None
             h, select = reading.final
             return g.add(select, h, hint="pooled")
+        from seqspec.ops.pool import Pool  # as in recurrent.py: models that pool nothing do not pay for it
+
         return g.add(Pool(self.pool), reading.x, reading.mask, hint="pooled")
 
 
@@ -150,7 +149,11 @@ class Embedding(PooledHead):
 
     def build(self, g: Builder, reading: Reading) -> Value:
         x = self.reduce(g, reading)
-        return g.add(Normalize(), x, hint="embedding") if self.normalize else x
+        if not self.normalize:
+            return x
+        from seqspec.ops.normalize import Normalize
+
+        return g.add(Normalize(), x, hint="embedding")
 
 
 AnyHead = Annotated[LanguageModel | Classifier | Regression | Embedding, Field(discriminator="kind"), Shorthand]

@@ -1,10 +1,12 @@
-"""Recurrent layers: plain RNN, LSTM and GRU, stacked, bidirectional, ragged, and with attention inside the step."""
+"""Recurrent layers: plain RNN, LSTM and GRU, stacked, bidirectional, ragged, and with attention inside the step.
+
+Their ops are imported where they are used, so that checking a model without recurrence does not pay for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,22 +16,13 @@ from seqspec.components.bridge import Bridge, InitialState, Layers, Place, Sourc
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Op
-from seqspec.ops.cells import GruCell, LstmCell, RnnCell
-from seqspec.ops.gru import Gru
-from seqspec.ops.loop import Loop
-from seqspec.ops.lstm import Lstm
 from seqspec.ops.padding import ZeroPadding
-from seqspec.ops.pool import Pool
-from seqspec.ops.ragged import KeepAtPadding, RealSteps
-from seqspec.ops.rnn import Rnn
 from seqspec.ops.shape import Concat, Unsqueeze
-from seqspec.ops.state import MergeDirections
 
 Biases = Literal["none", "single", "double"]
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """Another stack as a layer reads it: outputs [B, S, M], their padding, and the states a bridge may want."""
 
     x: Value
@@ -68,7 +61,7 @@ class Recurrent(Component):
             update={
                 "name": self.name or self.kind_,
                 "merge": merge,
-                "initial_state": self.initial_state or Zeros(kind="zeros"),
+                "initial_state": self.initial_state or Zeros.plain(),
                 "attend": self.attend.resolved(self.hidden_size) if self.attend else None,
             }
         )
@@ -141,6 +134,8 @@ class Recurrent(Component):
             op = self.op(width_of(x), stateful)
             outputs = b.add_many(op, inner, inner_mask, *starts_BLH, name=str(self.name), hint=hint)
             if self.merge == "sum":
+                from seqspec.ops.state import MergeDirections
+
                 outputs = (b.add(MergeDirections(), outputs[0], hint="y"), *outputs[1:])
         if not finals:
             return g.call_many(b.done(outputs[0]), scope, *inlet.arguments, hint="x")
@@ -157,15 +152,17 @@ class Recurrent(Component):
             return []
         memory = memories[bridge.from_]
         if bridge.state == "mean":
+            from seqspec.ops.pool import Pool
+
             x, mask = inlet.take(memory.x, "source"), inlet.take_optional(memory.mask, "source_mask")
-            source = replace(memory.source, mean=b.add(Pool("mean"), x, mask))
+            source = memory.source._replace(mean=b.add(Pool("mean"), x, mask))
         else:
             parts = 2 if self.layers.cell else 1
             finals = [
                 tuple(inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry[:parts]))
                 for n, entry in enumerate(memory.source.finals)
             ]
-            source = replace(memory.source, finals=finals)
+            source = memory.source._replace(finals=finals)
         return starts(b, bridge, place, source)
 
     def _attending(
@@ -180,6 +177,9 @@ class Recurrent(Component):
         finals: bool,
     ) -> tuple[Value, ...]:
         """A loop over time whose step attends to `memory` and then moves the cell."""
+        from seqspec.ops.loop import Loop
+        from seqspec.ops.ragged import KeepAtPadding, RealSteps
+
         assert self.attend is not None
         attend = self.attend
         outer = inlet.take(memory.x, "memory"), inlet.take_optional(memory.mask, "memory_mask")
@@ -219,12 +219,16 @@ class LSTM(Recurrent):
             yield Finding("SEQ232", ("forget_bias",), "`forget_bias` starts a bias, and `bias: none` leaves none")
 
     def op(self, width: int, stateful: bool) -> Op:
+        from seqspec.ops.lstm import Lstm
+
         return Lstm(
             width, self.hidden_size, self.num_layers, self.bidirectional, self.bias, self.dropout or 0.0, stateful,
             forget_bias=self.forget_bias,
         )  # fmt: skip
 
     def cell(self, width: int) -> Op:
+        from seqspec.ops.cells import LstmCell
+
         return LstmCell(width, self.hidden_size, self.bias, forget_bias=self.forget_bias)
 
 
@@ -238,12 +242,16 @@ class GRU(Recurrent):
     """What z means: `keep` h' = (1 - z) n + z h (torch), `write` h' = (1 - z) h + z n (Bahdanau et al. 2015)."""
 
     def op(self, width: int, stateful: bool) -> Op:
+        from seqspec.ops.gru import Gru
+
         return Gru(
             width, self.hidden_size, self.num_layers, self.bidirectional, self.bias, self.dropout or 0.0, stateful,
             reset=self.reset, update=self.update,
         )  # fmt: skip
 
     def cell(self, width: int) -> Op:
+        from seqspec.ops.cells import GruCell
+
         return GruCell(width, self.hidden_size, self.bias, reset=self.reset, update=self.update)
 
 
@@ -255,12 +263,16 @@ class RNN(Recurrent):
     """What h' passes through."""
 
     def op(self, width: int, stateful: bool) -> Op:
+        from seqspec.ops.rnn import Rnn
+
         return Rnn(
             width, self.hidden_size, self.num_layers, self.bidirectional, self.bias, self.dropout or 0.0, stateful,
             activation=self.activation,
         )  # fmt: skip
 
     def cell(self, width: int) -> Op:
+        from seqspec.ops.cells import RnnCell
+
         return RnnCell(width, self.hidden_size, self.bias, activation=self.activation)
 
 

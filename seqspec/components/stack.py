@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -52,8 +52,7 @@ class Defaults(Inherited):
     """For every stack that does not say otherwise."""
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One layer of the flat list: a bare recurrent one, or a block under its name."""
 
     path: Path
@@ -62,8 +61,7 @@ class Layer:
     name: str = "block"
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What others may know of a resolved stack. `source` is what a bridge sees of it."""
 
     width: int
@@ -93,7 +91,7 @@ class Stack(Inherited):
         merged = {k: v if (own := getattr(self, k)) is None else own for k, v in defaults}
         blocks = self._has_blocks
         causal = (role == "decoder") if self.causal is None else self.causal
-        norm = merged["norm"] or (LayerNorm(kind="layernorm") if blocks else None)
+        norm = merged["norm"] or (LayerNorm.plain() if blocks else None)
         placement = merged["norm_placement"] or ("pre" if blocks else None)
         final = merged["final_norm"]
         if final is None:
@@ -102,14 +100,14 @@ class Stack(Inherited):
         update = {
             "d_model": width,
             "input": source,
-            "position": merged["position"] or NoPosition(kind="none"),
+            "position": merged["position"] or NoPosition.plain(),
             "norm": norm if blocks else self.norm,
             "norm_placement": placement if blocks else self.norm_placement,
-            "final_norm": (norm or LayerNorm(kind="layernorm")) if final is True else final,
+            "final_norm": (norm or LayerNorm.plain()) if final is True else final,
             "bias": True if merged["bias"] is None else merged["bias"],
             "dropout": _rates(merged["dropout"]),
             "causal": causal,
-            "mask": self.mask or (Causal(kind="causal") if causal else NoMask(kind="none")),
+            "mask": self.mask or (Causal.plain() if causal else NoMask.plain()),
         }
         stack = self.model_copy(update=update)
         named = {name: stack._fill(block) for name, block in self.blocks.items()} if self.blocks else self.blocks
@@ -327,7 +325,7 @@ class Stack(Inherited):
 def _rates(dropout: float | DropoutRates | None) -> DropoutRates:
     if isinstance(dropout, DropoutRates):
         return dropout
-    return DropoutRates(input=dropout or 0.0, residual=dropout or 0.0)
+    return DropoutRates.model_construct(input=dropout or 0.0, residual=dropout or 0.0)
 
 
 def _attended(layer: Recurrent, others: Mapping[str, Facts]) -> int | None:
