@@ -9,11 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import torch
 from cases import ROWS
-from harness import Row, assert_close, reference, run_onnx, run_torch, shapes
+from harness import Input, Row, assert_close, reference, run_onnx, run_torch, shapes, torch_arguments, torch_module
 
 import seqspec.ops
+from seqspec.graph.dims import BATCH, dim
 from seqspec.ops.base import Op
+from seqspec.ops.dropout import Dropout
 
 SPANS_NODES = {"FusedOp"}  # made by passes of regions of other ops, and tested with them
 
@@ -42,6 +45,15 @@ def test_torch(row: Row) -> None:
 def test_onnx(row: Row, optimise: bool) -> None:
     for got, want in zip(run_onnx(row, optimise), reference(row), strict=True):
         assert_close(got, want, 2e-6)
+
+
+def test_dropout_trains() -> None:
+    ones = Input((dim(BATCH), 1000), np.ones((4, 1000)))
+    row = Row("ones", Dropout(0.25), (ones,), {BATCH: 4})
+    torch.manual_seed(0)
+    dropped = torch_module(row).train()(**torch_arguments(row)).output_0
+    assert set(dropped.unique().tolist()) == {0.0, 1 / 0.75}
+    assert abs((dropped == 0).double().mean().item() - 0.25) < 0.03
 
 
 def test_every_op_has_a_row() -> None:
