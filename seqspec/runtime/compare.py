@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,21 +34,21 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """`tolerance` is relative to the largest value of each output. `note` says what was not checked."""
+    """`limits` are relative to the largest value of each output and state. `note` says what was not checked."""
 
     judge: str
-    tolerance: float
+    limits: Mapping[str, float]
     differences: tuple[Difference, ...]
     note: str = ""
 
     @property
     def passed(self) -> bool:
-        return self.worst is None or self.worst.relative <= self.tolerance
+        return self.worst is None or self.worst.relative <= self.limits[self.worst.name]
 
     @property
     def worst(self) -> Difference | None:
-        """The largest difference there was."""
-        return max(self.differences, key=lambda d: d.relative, default=None)
+        """The difference that is largest beside its limit."""
+        return max(self.differences, key=lambda d: d.relative / self.limits[d.name], default=None)
 
     def by_name(self) -> dict[str, Difference]:
         """The largest difference of each output and state."""
@@ -65,22 +65,33 @@ class Verification:
             return
         text = (
             f"`{worst.name}`, {worst.way}, differs from {self.judge} by {worst.absolute:.3g}, which is "
-            f"{worst.relative:.2g} of its largest value; the tolerance is {self.tolerance:g}"
+            f"{worst.relative:.2g} of its largest value; the tolerance is {self.limits[worst.name]:.2g}"
         )
         raise CompileError("SEQ406", text, REPORT)
 
 
-def compare(judged: Runner, judge: Runner, signature: Signature, cases: Cases) -> list[Difference]:
+def compare(
+    judged: Runner, judge: Runner, signature: Signature, cases: Cases, ways: Iterable[Handed] | None = None
+) -> list[Difference]:
     """Every output, and the state after the last call, in every way, against each sequence alone."""
     alone = [judge.run(cases.batch(_alone(row)).calls[0], None) for row in range(len(cases.sequences))]
     shapes = {p.name: p.shape for p in signature.outputs} | {s.past: s.shape for s in signature.states}
     largest = {name: max(_largest(both.get(name)) for a in alone for both in a) for name in shapes}
     found = []
-    for way in cases.ways():
+    for way in cases.ways() if ways is None else ways:
         worst = dict.fromkeys(shapes, 0.0)
         for name, row, got in _parts(judged, cases.batch(way), shapes):
             worst[name] = max(worst[name], _apart(got, _one(alone[way.rows[row]], name)))
         found += [Difference(name, way.name, worst[name], largest[name]) for name in shapes]
+    return found
+
+
+def rounding(rounded: Runner, judge: Runner, signature: Signature, cases: Cases) -> dict[str, float]:
+    """What the precision of `rounded` alone costs each output and state, where both compute the same."""
+    ways = [_alone(row) for row in range(len(cases.sequences))]
+    found: dict[str, float] = {}
+    for difference in compare(rounded, judge, signature, cases, ways):
+        found[difference.name] = max(found.get(difference.name, 0.0), difference.relative)
     return found
 
 

@@ -39,7 +39,7 @@ class OnnxRunner:
 
 
 class TorchRunner:
-    """A module; the judge in float64, with one rounding less than a float32 one would add to what it judges."""
+    """A module, moved to `dtype`: the judge in float64, or what float32 by itself makes of that."""
 
     def __init__(self, module: Any, dtype: str) -> None:
         import torch
@@ -64,22 +64,20 @@ class TorchRunner:
 
 
 class ReferenceRunner:
-    """Every op's NumPy reference, in float64: the judge where there is no torch, and of torch itself."""
+    """Every op's NumPy reference: the judge where there is no torch, and of torch itself."""
 
-    name = "the reference in NumPy"
-
-    def __init__(self, graph: Graph, weights: Mapping[str, Array]) -> None:
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], dtype: str = "float64") -> None:
+        self.name, self.dtype = f"the NumPy reference in {dtype}", np.dtype(dtype)
         self.graph, self.signature = graph, signature(graph)
-        self.weights = {name: np.asarray(array, np.float64) for name, array in weights.items()}
+        self.weights = {name: np.asarray(array, dtype) for name, array in weights.items()}
 
     def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer:
-        given = [_double(inputs.get(port.name)) for port in self.signature.inputs]
+        given = [self._array(inputs.get(port.name)) for port in self.signature.inputs]
         past = None if state is None else {s.path: state[s.past] for s in self.signature.states if s.past in state}
         outputs, present = interpret(self.graph.root, np, self.weights, given, past)
         made = {port.name: out for port, out in zip(self.signature.outputs, outputs, strict=True) if out is not None}
         left = {s.past: array for s in self.signature.states if (array := present[s.path]) is not None}
         return made, left
 
-
-def _double(array: Array | None) -> Array | None:
-    return array.astype(np.float64) if array is not None and array.dtype.kind == "f" else array
+    def _array(self, array: Array | None) -> Array | None:
+        return array.astype(self.dtype) if array is not None and array.dtype.kind == "f" else array

@@ -72,7 +72,8 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
     judge = ReferenceRunner(graph, weights)
     judged = TorchRunner(_module(folder, graph, weights), "float64")
     cases = Cases(manifest.signature, manifest.facts, np.dtype(np.float64), seed)
-    return Verification(judge.name, TOLERANCE, tuple(compare(judged, judge, manifest.signature, cases)))
+    found = compare(judged, judge, manifest.signature, cases)
+    return Verification(judge.name, {d.name: TOLERANCE for d in found}, tuple(found))
 
 
 def require(path: Path) -> None:
