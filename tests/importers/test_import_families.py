@@ -73,8 +73,7 @@ def test_numbers(name: str, tmp_path: Path) -> None:
     theirs = disturbed(MODELS[name])
     theirs.save_pretrained(tmp_path / "theirs")
     imported = import_model(tmp_path / "theirs", tmp_path / "ours")
-    ours = seqspec.to_torch(seqspec.load(imported / "spec.yaml")).eval()
-    ours.load_state_dict(load_file(imported / "model.safetensors"))
+    ours = seqspec.to_torch(imported / "spec.yaml", weights=imported / "model.safetensors").eval()
     ids = torch.randint(3, 97, (2, 19))
     with torch.no_grad():
         expected, found = theirs(ids)[0], ours(input_ids=ids)[0]
@@ -103,7 +102,7 @@ def test_sentence_models(mode: str, normalize: bool, tmp_path: Path) -> None:
         json.dumps({"word_embedding_dimension": 40} | {f"pooling_mode_{m}": m == mode for m in POOLS})
     )
     imported = import_model(tmp_path / "theirs", tmp_path / "ours")
-    ours = seqspec.to_torch(seqspec.load(imported / "spec.yaml"), weights=load_file(imported / "model.safetensors"))
+    ours = seqspec.to_torch(imported / "spec.yaml", weights=imported / "model.safetensors")
     ids = torch.randint(3, 97, (3, 11))
     ids[0, 4:] = 0
     with torch.no_grad():
@@ -122,3 +121,10 @@ def test_shards_and_half_precision(tmp_path: Path) -> None:
     weights = load_file(imported / "model.safetensors")
     assert {w.dtype for w in weights.values()} == {torch.bfloat16}
     assert torch.equal(weights["decoder.layers.2.ffn.gate_proj.weight"], theirs.model.layers[2].mlp.gate_proj.weight)
+    ours = seqspec.to_torch(imported / "spec.yaml", weights=imported / "model.safetensors").eval()
+    # read anew: `.float()` would keep rotary frequencies that `.to(bfloat16)` has rounded
+    widened = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "theirs", dtype=torch.float32).eval()
+    ids = torch.randint(3, 97, (2, 19))
+    with torch.no_grad():
+        expected, found = widened(ids)[0], ours(input_ids=ids)[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))

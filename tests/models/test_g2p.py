@@ -5,12 +5,10 @@ from __future__ import annotations
 import runpy
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import seqspec
 
@@ -84,16 +82,13 @@ def weights(g2p_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def model(weights: Path) -> torch.nn.Module:
-    model = seqspec.to_torch(seqspec.load(EXAMPLE / "spec.yaml"))
-    model.load_state_dict(load_file(weights))
-    return model.eval()
+    return seqspec.to_torch(EXAMPLE / "spec.yaml", weights=weights).eval()
 
 
 @pytest.fixture(scope="module")
-def session(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def session(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> seqspec.Session:
     out = tmp_path_factory.mktemp("g2p") / "out"
-    seqspec.to_onnx(seqspec.load(EXAMPLE / "spec.yaml"), out, weights=model.state_dict())
-    return seqspec.Session(out)
+    return seqspec.Session(seqspec.to_onnx(EXAMPLE / "spec.yaml", out, weights=weights))
 
 
 @pytest.mark.parametrize("word", WORDS)

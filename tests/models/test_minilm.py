@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import BertModel
 
@@ -46,9 +44,9 @@ def expected(minilm_folder: Path, tokenizer: Tokenizer) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def session(imported: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def session(imported: Path, tmp_path_factory: pytest.TempPathFactory) -> seqspec.Session:
     out = tmp_path_factory.mktemp("minilm") / "out"
-    seqspec.to_onnx(seqspec.load(imported / "spec.yaml"), out, weights=load_file(imported / "model.safetensors"))
+    seqspec.to_onnx(imported / "spec.yaml", out, weights=imported / "model.safetensors")
     return seqspec.Session(out)
 
 
@@ -95,8 +93,7 @@ def test_cosine_of_the_two_cats(expected: np.ndarray) -> None:
 
 
 def test_torch(imported: Path, tokenizer: Tokenizer, expected: np.ndarray) -> None:
-    model = seqspec.to_torch(seqspec.load(imported / "spec.yaml")).eval()
-    model.load_state_dict(load_file(imported / "model.safetensors"))
+    model = seqspec.to_torch(imported / "spec.yaml", weights=imported / "model.safetensors").eval()
     table, mask = map(torch.from_numpy, padded(tokenizer, left=False))
     with torch.no_grad():
         found = model(input_ids=table, attention_mask=mask).embedding.numpy()
@@ -104,19 +101,19 @@ def test_torch(imported: Path, tokenizer: Tokenizer, expected: np.ndarray) -> No
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_onnx_in_a_batch(session: Any, tokenizer: Tokenizer, expected: np.ndarray, left: bool) -> None:
+def test_onnx_in_a_batch(session: seqspec.Session, tokenizer: Tokenizer, expected: np.ndarray, left: bool) -> None:
     table, mask = padded(tokenizer, left=left)
     found = session.run({"input_ids": table, "attention_mask": mask})["embedding"]
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
     assert round(float(found[0] @ found[1]), 4) == 0.7144
 
 
-def test_onnx_finds_the_padding_itself(session: Any, tokenizer: Tokenizer, expected: np.ndarray) -> None:
+def test_onnx_finds_the_padding_itself(session: seqspec.Session, tokenizer: Tokenizer, expected: np.ndarray) -> None:
     found = session.run({"input_ids": padded(tokenizer, left=False)[0]})["embedding"]
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("number", range(len(SENTENCES)))
-def test_onnx_one_by_one(session: Any, tokenizer: Tokenizer, expected: np.ndarray, number: int) -> None:
+def test_onnx_one_by_one(session: seqspec.Session, tokenizer: Tokenizer, expected: np.ndarray, number: int) -> None:
     found = session.run({"input_ids": np.array([ids(tokenizer, SENTENCES[number])])})["embedding"]
     np.testing.assert_allclose(found[0], expected[number], rtol=0, atol=TOLERANCE)
