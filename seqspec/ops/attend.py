@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 MASKED_SOFTMAX = Helper(
     "masked_softmax",
@@ -23,7 +22,7 @@ def masked_softmax(scores, mask):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class MaskedSoftmax(Op):
     """scores[B,S], mask[B,S]? -> softmax over the True columns [B,S]; a row without any gives zeros."""
 
@@ -55,7 +54,7 @@ class MaskedSoftmax(Op):
         return (o.Where(mask, weights, o.scalar(0.0)),)  # an empty row is NaN before
 
 
-@dataclass(frozen=True)
+@primitive
 class WeightedSum(Op):
     """weights[B,S], memory[B,S,M] -> Σₛ weights · memory [B,M]"""
 

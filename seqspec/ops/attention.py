@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.masks import EVERYTHING, Band, Mask, normalise
 from seqspec.ops.positions import count_real
 
@@ -84,7 +83,7 @@ def attend_capped(q, k, v, softcap, real=None, left=None, right=None, scale=None
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class Attention(Op):
     """q[B, H, T, d], k[B, G, S, d], v[B, G, S, e], mask[B, S]? -> softmax(q kᵀ · scale) v [B, H, T, e].
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from seqspec.graph.dims import PAST, Size, dim, show
 from seqspec.graph.ir import State, Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 _APPEND = Helper(
     "append",
@@ -19,7 +18,7 @@ def append(past, x):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class Append(Op):
     """x[B, G, T, d] -> [B, G, P + T, d]: the past, then x. The result is the state `name` of the next call."""
 
@@ -48,7 +47,7 @@ class Append(Op):
         return (x if past is None else o.Concat(past, x, axis=2),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Hold(Op):
     """x -> x, computed on the first call and kept: later calls read the state `name` and x is not evaluated.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Init, Param, Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.gru import GruRule, Reset, Update
 from seqspec.ops.lstm import WITH_FORGET_BIAS, LstmRule, check_forget_bias, forget_init, with_forget_bias
 from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, uniform
@@ -16,7 +15,7 @@ from seqspec.ops.recurrent_text import STEPWISE_CELL
 from seqspec.ops.rnn import Activation, RnnRule
 
 
-@dataclass(frozen=True)
+@primitive
 class Cell(Op):
     """x[B,I], h[B,H] (c) -> h'[B,H] (c'): weight_ih, weight_hh, bias_ih, bias_hh as torch's cells name them."""
 
@@ -77,7 +76,7 @@ class Cell(Op):
         return self.rule.onnx(o, self.bias, self.hidden_size, x, state)
 
 
-@dataclass(frozen=True)
+@primitive
 class GruCell(Cell):
     """x[B,I], h[B,H] -> h'[B,H]; `reset` and `update` as in `Gru`."""
 
@@ -89,7 +88,7 @@ class GruCell(Cell):
         return GruRule(self.reset, self.update)
 
 
-@dataclass(frozen=True)
+@primitive
 class LstmCell(Cell):
     """x[B,I], h[B,H], c[B,H] -> h'[B,H], c'[B,H]; `forget_bias` as in `Lstm`."""
 
@@ -112,7 +111,7 @@ class LstmCell(Cell):
         return super().helpers() + ((WITH_FORGET_BIAS,) if self.forget_bias is not None else ())
 
 
-@dataclass(frozen=True)
+@primitive
 class RnnCell(Cell):
     """x[B,I], h[B,H] -> h'[B,H]; h' = f(W x + b + U h + c)."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from seqspec.graph.dims import Size
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights, primitive
 
 
-@dataclass(frozen=True)
+@primitive
 class Dropout(Op):
     """x -> x · Bernoulli(1 − p) / (1 − p) while training, x otherwise: each element is dropped with probability p."""
 

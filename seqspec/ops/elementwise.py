@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import erf, prod, sqrt
 from typing import Any, Literal
 
 from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
@@ -25,7 +24,7 @@ _TORCH: dict[Activation, str] = {
 }
 
 
-@dataclass(frozen=True)
+@primitive
 class Unary(Op):
     """x -> kind(x). `gelu` is x·Φ(x), by erf; `gelu_tanh` approximates it by a tanh (GPT-2); `silu` is x·σ(x)."""
 
@@ -71,7 +70,7 @@ class Unary(Op):
                 return (o.Sigmoid(x),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Add(Op):
     """a, b -> a + b, broadcast as in NumPy."""
 
@@ -91,7 +90,7 @@ class Add(Op):
         return (o.Add(a, b),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Multiply(Op):
     """a, b -> a · b, broadcast as in NumPy."""
 
@@ -111,7 +110,7 @@ class Multiply(Op):
         return (o.Mul(a, b),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Scale(Op):
     """x -> factor · x"""
 

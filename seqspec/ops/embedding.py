@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Init, Param, Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 
-@dataclass(frozen=True)
+@primitive
 class Embedding(Op):
     """ids[...] -> weight[id] [..., D]; weight[count, D] starts normal with deviation 0.02.
 
@@ -43,7 +42,7 @@ class Embedding(Op):
         return (o.Gather(o.param("weight"), ids, axis=0),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Lookup(Op):
     """ids[...], table[count, D] given -> table[id] [..., D]: reads a table that another part owns."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from seqspec.graph.dims import Size
 from seqspec.graph.interpret import interpret
 from seqspec.graph.ir import Node, Param, Region, Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights, primitive
 
 Attribute = int | float | str
 
 
-@dataclass(frozen=True)
+@primitive
 class FusedOp(Op):
     """inputs of `body` -> outputs of `body`, by the kernel `domain`.`op_type`.
 

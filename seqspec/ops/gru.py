@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqspec.ops.base import Array, Helper, OnnxWriter
+from seqspec.ops.base import Array, Helper, OnnxWriter, primitive
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid, state_gates
 
@@ -13,7 +13,7 @@ Reset = Literal["after", "before"]
 Update = Literal["keep", "write"]
 
 
-@dataclass(frozen=True)
+@primitive
 class Gru(Recurrent):
     """x[B,T,I], mask[B,S]?, h0[B,L·D,H]? -> y[B,T,D·H], h[B,L·D,H]; see `Recurrent`.
 

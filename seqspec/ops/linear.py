@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Any
 
@@ -17,10 +16,11 @@ from seqspec.ops.base import (
     TorchWriter,
     Type,
     Weights,
+    primitive,
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class Linear(Op):
     """x[..., I] -> x Wᵀ + b [..., O]; weight[O, I] as torch stores it, both uniform in ±1/√I at the start."""
 
@@ -57,7 +57,7 @@ class Linear(Op):
         return (o.Add(y, o.param("bias")) if self.bias else y,)
 
 
-@dataclass(frozen=True)
+@primitive
 class TiedLinear(Op):
     """x[..., I], weight[O, I] given -> x Wᵀ [..., O]: one table for embedding and output."""
 

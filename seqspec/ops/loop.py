@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from seqspec.graph.dims import Shape, Size, evaluate, show
 from seqspec.graph.interpret import interpret
 from seqspec.graph.ir import Call, Param, Region, State, Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 STACK_STEPS = Helper(
     "stack_steps",
@@ -21,7 +21,7 @@ def stack_steps(steps, x, *shape):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class Loop(Op):
     """initial…?, xs[B,T,·]…, invariants… -> carried after the last step…, ys[B,T,·]…
 

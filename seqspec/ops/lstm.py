@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqspec.graph.ir import Init
-from seqspec.ops.base import Array, Helper, OnnxWriter
+from seqspec.ops.base import Array, Helper, OnnxWriter, primitive
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid, uniform
 
 
-@dataclass(frozen=True)
+@primitive
 class Lstm(Recurrent):
     """x[B,T,I], mask[B,S]?, h0[B,L·D,H]?, c0[B,L·D,H]? -> y[B,T,D·H], h[B,L·D,H], c[B,L·D,H]; see `Recurrent`.
 

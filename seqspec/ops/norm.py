@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Init, Param, Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 
-@dataclass(frozen=True)
+@primitive
 class LayerNorm(Op):
     """x[..., D] -> (x − mean) / √(variance + eps) · weight + bias; the variance is the biased one.
 
@@ -50,7 +49,7 @@ class LayerNorm(Op):
         return (o.LayerNormalization(x, *scale, axis=-1, epsilon=self.eps, stash_type=1),)
 
 
-@dataclass(frozen=True)
+@primitive
 class RMSNorm(Op):
     """x[..., D] -> x / √(mean(x²) + eps) · weight.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from seqspec.graph.dims import Size
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights, primitive
 
 EPS = 1e-12  # as torch.nn.functional.normalize: a zero vector stays zero
 
 
-@dataclass(frozen=True)
+@primitive
 class Normalize(Op):
     """x[..., D] -> x / max(‖x‖₂, 1e-12), so that dot products are cosines."""
 

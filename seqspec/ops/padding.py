@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from seqspec.graph.dims import PAST, Size, dim, show
 from seqspec.graph.ir import State, Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 _REAL_IDS = Helper(
     "real_ids",
@@ -58,7 +57,7 @@ def zero_padding(x, mask):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class Padding(Op):
     """x[B, T, …], attention_mask[B, S]? -> mask[B, S]?, True = real; S = P + T where it looks back, else T.
 
@@ -131,7 +130,7 @@ class Padding(Op):
         return dim(PAST) if self.looks_back else 0
 
 
-@dataclass(frozen=True)
+@primitive
 class ZeroPadding(Op):
     """x[B, T, I], mask[B, S]? -> x with zeros at padding, by the last T columns of the mask.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, Literal
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.padding import last_columns
 
 Kind = Literal["first", "last", "mean", "max"]
@@ -80,7 +79,7 @@ _POOLS: dict[Kind, Helper] = {"first": _FIRST_TOKEN, "last": _LAST_TOKEN, "mean"
 _WHOLE: dict[Kind, str] = {"first": "{}[:, 0]", "last": "{}[:, -1]", "mean": "{}.mean(1)", "max": "{}.amax(1)"}
 
 
-@dataclass(frozen=True)
+@primitive
 class Pool(Op):
     """x[B, T, D], mask[B, S]? -> [B, D]: the first or last real token, or the mean or maximum over the real ones.
 

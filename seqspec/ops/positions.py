@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
 from seqspec.graph.dims import PAST, Size, dim, show
 from seqspec.graph.ir import Init, Param, Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.padding import last_columns
 
 _TOKEN_POSITIONS = Helper(
@@ -63,7 +62,7 @@ def half_split_sinusoids(positions, width, base, dtype):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class Positions(Op):
     """x[B, T, …], mask[B, S]?, position_ids[B, T]? -> positions[B, T] int64.
 
@@ -112,7 +111,7 @@ class Positions(Op):
         return (last_columns(o, o.Max(counted, o.ints(0)), x),)
 
 
-@dataclass(frozen=True)
+@primitive
 class LearnedPositions(Op):
     """positions[B, T] -> weight[position] [B, T, D]; weight[max_length, D] starts normal with deviation 0.02.
 
@@ -148,7 +147,7 @@ class LearnedPositions(Op):
         return (o.Gather(o.param("weight"), refused, axis=0),)
 
 
-@dataclass(frozen=True)
+@primitive
 class SinusoidalPositions(Op):
     """positions[B, T], x[B, T, D] -> sines and cosines [B, T, D] in the dtype of x, which says nothing else.
 

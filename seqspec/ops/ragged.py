@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 _REAL_STEPS = Helper(
     "real_steps",
@@ -20,7 +19,7 @@ def real_steps(mask, x):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class RealSteps(Op):
     """mask[B, S]?, x[B, T, …] -> bool[B, T]: the chunk's own columns of the mask, True where there is none."""
 
@@ -46,7 +45,7 @@ class RealSteps(Op):
         return (o.Slice(mask, o.Sub(end, length), end, o.ints(1)),)
 
 
-@dataclass(frozen=True)
+@primitive
 class KeepAtPadding(Op):
     """real[B], new[B, H], old[B, H] -> new where the step is real, else old."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Init, Param, State, Value
 from seqspec.ops import recurrent_onnx
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Bias, Gates, Rule, parameter_shapes, uniform
 from seqspec.ops.recurrent_text import RAGGED, RECURRENT, STEPWISE_LAYERS
 
@@ -27,7 +26,7 @@ class Direction(NamedTuple):
     backward: bool
 
 
-@dataclass(frozen=True)
+@primitive
 class Recurrent(Op):
     """x[B,T,I], mask[B,S]?, h0[B,L·D,H]? (c0) -> y[B,T,D·H], h[B,L·D,H] (c)
 

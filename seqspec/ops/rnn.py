@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqspec.ops.base import Array, Helper, OnnxWriter
+from seqspec.ops.base import Array, Helper, OnnxWriter, primitive
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid
 
 Activation = Literal["tanh", "relu", "sigmoid"]
 
 
-@dataclass(frozen=True)
+@primitive
 class Rnn(Recurrent):
     """x[B,T,I], mask[B,S]?, h0[B,L·D,H]? -> y[B,T,D·H], h[B,L·D,H]; h' = f(W x + b + U h + c); see `Recurrent`."""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def rotate_interleaved(x, cos, sin):
 )
 
 
-@dataclass(frozen=True)
+@primitive
 class RopeTables(Op):
     """positions[B, T], x -> cos, sin [B, T, width / 2] of position · theta^(−2i/width), in the dtype of x.
 
@@ -134,7 +134,7 @@ class RopeTables(Op):
         return o.cast(o.Cos(angles), "float"), o.cast(o.Sin(angles), "float")
 
 
-@dataclass(frozen=True)
+@primitive
 class Rope(Op):
     """x[B, H, T, d], cos, sin [B or 1, T, width / 2] -> x, its first `width` channels turned, the rest as they were.
 

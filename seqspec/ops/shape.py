@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 
-@dataclass(frozen=True)
+@primitive
 class Concat(Op):
     """x[..., I], y[..., J], … -> [..., I + J + …]"""
 
@@ -36,7 +35,7 @@ class Concat(Op):
         return (o.Concat(*inputs, axis=-1),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Squeeze(Op):
     """x -> x without the axis, which has size 1."""
 
@@ -61,7 +60,7 @@ class Squeeze(Op):
         return (o.Squeeze(x, o.ints(self.axis)),)
 
 
-@dataclass(frozen=True)
+@primitive
 class Unsqueeze(Op):
     """x -> x with a new axis of size 1, at `axis` of the result."""
 
@@ -87,7 +86,7 @@ class Unsqueeze(Op):
         return (o.Unsqueeze(x, o.ints(self.axis)),)
 
 
-@dataclass(frozen=True)
+@primitive
 class SplitHeads(Op):
     """x[B, T, H·d] -> [B, H, T, d]; head h holds channels h·d to (h + 1)·d."""
 
@@ -112,7 +111,7 @@ class SplitHeads(Op):
         return (o.Transpose(o.Reshape(x, o.ints(0, 0, self.heads, self.width)), perm=[0, 2, 1, 3]),)
 
 
-@dataclass(frozen=True)
+@primitive
 class MergeHeads(Op):
     """x[B, H, T, d] -> [B, T, H·d]"""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights
+from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 Take = Literal["all", "forward", "backward", "sum"]
 
 
-@dataclass(frozen=True)
+@primitive
 class SelectState(Op):
     """h[B,L·D,H] -> [B,H], or [B,2H] where all of two directions are taken: forward, then backward."""
 
@@ -56,7 +55,7 @@ class SelectState(Op):
         return {"forward": (first,), "backward": (first + 1,)}.get(self.take, both)
 
 
-@dataclass(frozen=True)
+@primitive
 class MergeDirections(Op):
     """y[B,T,2H] -> forward + backward [B,T,H]"""
 
@@ -80,7 +79,7 @@ class MergeDirections(Op):
         return (o.Add(*o.many("Split", 2, y, axis=-1, num_outputs=2)),)
 
 
-@dataclass(frozen=True)
+@primitive
 class StackStates(Op):
     """h[B, H] of each layer -> [B, L, H]"""
 
