@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import hashlib
 import json
 import os
@@ -140,7 +141,7 @@ def _exchange(a: Path, b: Path) -> bool:
 
 def _remove_leftovers(path: Path) -> None:
     """What runs for this path left when they were killed; an old output that one had put aside comes back."""
-    for left in path.parent.glob(f".{path.name}{_MARK}*"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}{_MARK}*"):
         pid = left.name.rpartition(_MARK)[2].partition("-")[0]
         if pid.isdecimal() and _alive(int(pid)):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import weakref
@@ -13,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -115,14 +117,15 @@ def test_a_failure_leaves_the_old_output(tmp_path: Path, failure: type[BaseExcep
     assert [f.name for f in tmp_path.iterdir()] == ["out"]
 
 
-def test_leftovers_of_killed_runs_are_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["out", "out [1]", "aus-gäbe"])
+def test_leftovers_of_killed_runs_are_removed(tmp_path: Path, name: str) -> None:
     ended = subprocess.check_output([sys.executable, "-c", "import os; print(os.getpid())"], text=True).strip()
-    dead, alive = tmp_path / f".out.seqspec-{ended}-ab12", tmp_path / f".out.seqspec-{os.getpid()}-cd34"
+    dead, alive = tmp_path / f".{name}.seqspec-{ended}-ab12", tmp_path / f".{name}.seqspec-{os.getpid()}-cd34"
     dead.mkdir()
     alive.mkdir()
     (dead / "model.onnx").write_text("half")
-    write(make("gru"), tmp_path / "out")
-    assert {f.name for f in tmp_path.iterdir()} == {"out", alive.name}
+    write(make("gru"), tmp_path / name)
+    assert {f.name for f in tmp_path.iterdir()} == {name, alive.name}
 
 
 def test_what_is_not_ours_is_refused(tmp_path: Path) -> None:
@@ -212,3 +215,35 @@ def test_what_cannot_fit_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(CompileError):
         write(graph, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_weights_are_rounded_once(tmp_path: Path, dtype: str) -> None:
+    graph = make("gru")
+    weights = random_weights(graph)
+    write(graph, tmp_path / "out", weights=weights, dtype=dtype)
+    proto = onnx.load(tmp_path / "out" / "model.onnx")
+    stored = {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
+    found = stored["head.weight.transposed"]
+    assert found.dtype == np.dtype(getattr(ml_dtypes, dtype, dtype))
+    np.testing.assert_array_equal(found, weights["head.weight"].T.astype(found.dtype))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
+def test_a_killed_run_leaves_the_old_output_and_the_next_one_tidies_up(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    write(make("gru"), path)
+    before = content(path)
+    script = (
+        "import os, signal, sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from seqspec.backends.onnx import data\n"
+        "from test_onnx_directory import make, write\n"
+        "data.write_data = lambda models, folder: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write(make('gpt'), Path(sys.argv[2]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(Path(__file__).parent), str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert content(path) == before
+    assert len(list(tmp_path.iterdir())) == 2
+    write(make("gpt"), path)
+    assert [f.name for f in tmp_path.iterdir()] == ["out"]
