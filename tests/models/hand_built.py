@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqspec.graph.builder import Builder
-from seqspec.graph.dims import BATCH, ENCODER_TIME, TIME, dim
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, dim
 from seqspec.graph.ir import Graph, Init, Param, Region, Value
 from seqspec.graph.types import Type
 from seqspec.ops.attention import Attention
@@ -25,6 +25,7 @@ from seqspec.ops.positions import LearnedPositions, Positions
 from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
 
 B, T, E = dim(BATCH), dim(TIME), dim(ENCODER_TIME)
+S = dim(PAST) + T
 CAUSAL = Band(None, 0)
 WORDS = 19
 
@@ -58,7 +59,7 @@ def attention(b: Builder, width: int, heads: int, mask: Any, name: str) -> Regio
     g = b.child(name)
     x, padding = (
         g.input("x", (B, T, width)),
-        g.input("mask", (B, T + dim("past_sequence_length")), "bool", optional=True),
+        g.input("mask", (B, S), "bool", optional=True),
     )
     parts = {
         letter: g.add(
@@ -75,7 +76,7 @@ def block(b: Builder, width: int, mask: Any, name: str = "") -> Region:
     g = b.child(f"{name}Block")
     x, padding = (
         g.input("x", (B, T, width)),
-        g.input("mask", (B, T + dim("past_sequence_length")), "bool", optional=True),
+        g.input("mask", (B, S), "bool", optional=True),
     )
     normed = g.add(LayerNorm(width, 1e-5), x, name="attention_norm")
     y = g.call(attention(g, width, 2, mask, f"{name}Attention"), "attention", normed, padding, hint="y")
@@ -93,7 +94,7 @@ def decoder(layers: int = 4, kinds: tuple[str, ...] = ("",), width: int = 8) -> 
     m = Builder("TinyDecoder" if kinds == ("",) else "TinyHybrid")
     g = m.child("Decoder")
     ids = g.input("input_ids", (B, T), "int64")
-    given = g.input("attention_mask", (B, T + dim("past_sequence_length")), "int64", optional=True)
+    given = g.input("attention_mask", (B, S), "int64", optional=True)
     mask = g.add(Padding(looks_back=True), ids, given, hint="mask")
     positions = g.add(Positions(looks_back=True), ids, mask, None)
     table = g.add(LearnedPositions(32, width), positions, name="embed_positions")

@@ -14,6 +14,7 @@ from hand_built import GRAPHS, B, T, decoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqspec.api import build
 from seqspec.backends.source import source
 from seqspec.backends.source.names import CONTAINER_ATTRIBUTES, MODULE_ATTRIBUTES, class_name, common_ending, snake
 from seqspec.backends.source.past import Run, literal
@@ -30,12 +31,22 @@ from seqspec.ops.linear import Linear
 from seqspec.ops.shape import MergeHeads, SplitHeads
 
 GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_golden(name: str) -> None:
     """`python tests/models/test_source.py` writes them anew; read the difference like code."""
     assert source(GRAPHS[name]) == (GOLDEN / f"{name}.py").read_text()
+
+
+@pytest.mark.parametrize("spec", EXAMPLES, ids=lambda path: path.stem)
+def test_golden_examples(spec: Path) -> None:
+    assert source(build(spec)) == golden(spec).read_text()
+
+
+def golden(spec: Path) -> Path:
+    return GOLDEN / f"example_{spec.stem.replace('-', '_').replace('.', '_')}.py"
 
 
 def test_golden_files_are_as_ruff_writes_them() -> None:
@@ -259,3 +270,5 @@ def test_split() -> None:
 if __name__ == "__main__":
     for key, graph in GRAPHS.items():
         (GOLDEN / f"{key}.py").write_text(source(graph))
+    for spec in EXAMPLES:
+        golden(spec).write_text(source(build(spec)))

@@ -34,7 +34,10 @@ def visible_keys(q, k, real, left, right):
 
 
 def attend_band(q, k, v, real=None, left=None, right=None, scale=None, dropout=0.0):
-    """As attend, over the keys from `left` before a query to `right` after it: right=0 is causal, None has no bound."""
+    """softmax(q kᵀ · scale) v over the real keys from `left` before a query to `right` after it, None having no bound.
+
+    q[B, H, T, d], k[B, G, S, d], v[B, G, S, e] -> [B, H, T, e]; query i sits at key S - T + i: right=0 is causal.
+    """
     queries, keys = q.size(2), k.size(2)
     visible, causal = None, False
     if real is not None or left is not None or right != 0 or queries not in (1, keys):
