@@ -46,7 +46,7 @@ def stream(
     `decoder_start_id`: `ids` are then the encoder's, or a mapping of its inputs by name.
     """
     if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens is {max_new_tokens}; it is at least 1")
+        raise RuntimeFault("SEQ514", f"max_new_tokens is {max_new_tokens}; it is at least 1")
     sampling = Sampling(temperature, top_k, top_p)
     inputs = _prompt(ids, attention_mask, decoder_start_id)
     return _steps(stepper(model), inputs, sampling, seed, max_new_tokens, eos_id)

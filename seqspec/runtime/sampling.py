@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seqspec.diagnostics import RuntimeFault
 from seqspec.runtime.state import Array
+
+
+def _outside(text: str) -> RuntimeFault:
+    return RuntimeFault("SEQ514", text)
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}; it is 0 for greedy, or above")
+            raise _outside(f"temperature is {self.temperature}; it is 0 for greedy, or above")
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k is {self.top_k}; at least one id must be left")
+            raise _outside(f"top_k is {self.top_k}; at least one id must be left")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it is above 0 and at most 1")
+            raise _outside(f"top_p is {self.top_p}; it is above 0 and at most 1")
         if not self.temperature and (self.top_k is not None or self.top_p is not None):
-            raise ValueError("top_k and top_p choose among several ids; greedy decoding takes one: give a temperature")
+            raise _outside("top_k and top_p choose among several ids; greedy decoding takes one: give a temperature")
 
     def choose(self, logits: Array, uniform: Array) -> Array:
         """logits[B, V] and a number in [0, 1) for each row -> ids[B], in float64 whatever the logits are."""

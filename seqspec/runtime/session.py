@@ -61,6 +61,11 @@ class Session:
         return self.signature.outputs
 
     @property
+    def state_names(self) -> tuple[str, ...]:
+        """The names in a state."""
+        return (*((MASK,) if self._masked else ()), *(s.past for s in self.signature.states))
+
+    @property
     def providers(self) -> list[str]:
         """What onnxruntime runs on."""
         return list(self._last.get_providers())

@@ -29,7 +29,7 @@ RUNTIME: dict[str, Code] = {
     "SEQ505": Code(
         "input-type",
         "An input has the wrong element type.",
-        "Nothing is cast: ids are int64, features have the model's element type.",
+        "Ids and masks are integers; features have the model's element type, and no float is cast.",
     ),
     "SEQ506": Code(
         "past-table-length",
@@ -71,5 +71,12 @@ RUNTIME: dict[str, Code] = {
         "empty-input",
         "An input is empty.",
         "At least one sequence and one position are needed.",
+    ),
+    "SEQ514": Code(
+        "generation-option",
+        "An option of generation is outside its range.",
+        "A temperature of 0 is greedy and takes the likeliest id; `top_k` and `top_p` cut what is drawn from above it.",
+        bad='session.generate(ids, max_new_tokens=20, top_p=0.9)',
+        good='session.generate(ids, max_new_tokens=20, temperature=1.0, top_p=0.9)',
     ),
 }

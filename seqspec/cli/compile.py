@@ -1,0 +1,51 @@
+"""seqspec compile"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seqspec.cli.interrupt import interruptible
+
+PATH = click.Path(path_type=Path)
+_ONNX_ONLY = ("target", "dtype")
+_NOT_PYTHON = ("weights", "seed", "no_verify")
+
+
+@click.command()
+@click.argument("spec", metavar="SPEC")
+@click.option("--to", "kind", type=click.Choice(["onnx", "torch", "python"]), required=True, help="What to make of it.")
+@click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="A folder, or a .py file.")
+@click.option("--target", type=click.Choice(["cpu", "cuda", "portable"]), help="Which kernels may be used. [cpu]")
+@click.option("--dtype", metavar="D", help="What the model computes in: float32, float16, bfloat16. [float32]")
+@click.option("--weights", type=PATH, metavar="F", help="A safetensors file.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Random weights, where none are given. [0]")
+@click.option("--no-verify", is_flag=True, help="Do not compare the result with PyTorch.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a value of the spec.")
+def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **options: Any) -> None:
+    """Compile SPEC to an ONNX folder, a PyTorch folder or one Python file, complete and verified or not at all."""
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    _refuse_unused(kind, given)
+    from seqspec import api
+
+    verify = not given.pop("no_verify", False)
+    with interruptible():
+        model = api.load(spec, overrides)
+        if kind == "python":
+            api.write_source(model, output)
+        elif kind == "torch":
+            api.write_torch(model, output, verify=verify, **given)
+        else:
+            api.to_onnx(model, output, verify=verify, **given)
+
+
+def _refuse_unused(kind: str, given: dict[str, Any]) -> None:
+    """An option that would change nothing is an error."""
+    unused = [name for name in _ONNX_ONLY if kind != "onnx" and name in given]
+    unused += [name for name in _NOT_PYTHON if kind == "python" and name in given]
+    if unused:
+        raise click.UsageError(f"--{unused[0].replace('_', '-')} does not go with --to {kind}")
+    if "weights" in given and "seed" in given:
+        raise click.UsageError("--seed draws random weights, and --weights gives others: leave one of them out")
