@@ -55,9 +55,10 @@ def write_directory(
     `spec` is the text to keep; `inputs` says more about inputs by name, as plain data: a pad_id, a limit. `check` sees
     the complete directory before it takes its place, and raises if that must not happen.
     """
+    check_dtype(dtype)
     refuse(path)
-    tensors = _tensors(graph, weights, dtype, seed)
     refuse_if_too_large(graph, dtype, path)
+    tensors = _tensors(graph, weights, dtype, seed)
     flat = inference(graph)
     roles = _roles(flat, target)
     models = _lower(flat, roles, tensors)
