@@ -175,6 +175,23 @@ def test_an_output_that_a_tuple_could_not_have_is_refused(hint: str) -> None:
         source(Graph(m.done(m.add(Linear(4, 4), x, name="proj", hint=hint))))
 
 
+def test_a_method_leaves_the_names_of_parts_alone() -> None:
+    m = Builder("Model")
+    inner = m.child("Proj")
+    x = inner.input("x", (B, T, 4))
+    part = inner.done(inner.add(Linear(4, 4), x, name="first"))
+    y = m.call(part, "", m.input("x", (B, T, 4)))
+    text = source(Graph(m.done(m.add(Linear(4, 4), y, name="proj", hint="y"))))
+    assert "self.proj(self.proj_2(x))" in text
+
+
+def test_without_a_state_there_is_no_first_call() -> None:
+    m = Builder("Model")
+    ids = m.input("x", (B, T, 4))
+    graph = Graph(m.done(m.add(Linear(4, 4), ids, name="proj", hint="y")), frozenset({"x"}))
+    assert source(graph) == source(Graph(graph.root))
+
+
 def test_two_parts_of_one_name_are_refused() -> None:
     m = Builder("Bad")
     x = m.input("x", (B, T, 4))

@@ -70,6 +70,7 @@ class ClassWriter:
         """Everything but the class's name."""
         plan = self._plan(self._region)
         self._declare(plan.groups)
+        self._name_methods()
         arguments = self._public_arguments() if self._root else self._file.arguments(self._region)
         forward = Forward(plan, self._file, arguments, self._methods)
         lines, results = forward.write()
@@ -111,17 +112,20 @@ class ClassWriter:
     def _declare_region(self, region: Region, scope: str) -> None:
         if scope:
             part = self._file.classes[id(region)]
-            passes_on = (
-                part.checkpoint and not scope.rpartition(".")[2].isdecimal()
-            )  # a layer is checkpointed as a whole
+            is_layer = scope.rpartition(".")[2].isdecimal()  # a layer is checkpointed as a whole
+            passes_on = part.checkpoint and not is_layer
             self._passes_on = self._passes_on or passes_on
             constructor = f"{part.name}({'checkpoint' if passes_on else ''})"
             self._declared.module(scope, constructor, shared=not region.states)  # called twice, it shares parameters
-        elif id(region) not in self._methods:
-            taken = self._declared.names | names.MODULE_ATTRIBUTES | set(self._methods.values())
-            self._methods[id(region)] = names.fresh(names.snake(names.class_name(region.name)), taken)
+        elif not any(inner is region for inner in self._inner):
             self._inner.append(region)
             self._declare(groups(region))
+
+    def _name_methods(self) -> None:
+        taken = {*self._declared.names, *names.MODULE_ATTRIBUTES}
+        for region in self._inner:
+            self._methods[id(region)] = names.fresh(names.snake(names.class_name(region.name)), taken)
+            taken.add(self._methods[id(region)])
 
     def _init(self) -> list[Method]:
         declared = self._declared.lines()
@@ -166,7 +170,7 @@ class ClassWriter:
         ports = self._root.signature.outputs
         shown = [forward.letters.value(v, p.name) for v, p in zip(self._region.outputs, ports, strict=True)]
         doc = f"{_types(forward)} -> {', '.join(shown)}"
-        once = [p.name for p in self._root.signature.inputs if p.once]
+        once = [a for v, a in forward.arguments.items() if v in self._once[id(self._region)]]
         return f"{doc}\n\nRead on the first call only, when there is no state yet: {', '.join(once)}." if once else doc
 
 
@@ -197,17 +201,17 @@ def _present(found: Sequence[Entry]) -> str:
 def _docstring(doc: str) -> list[str]:
     """One line where it fits, else broken between arguments."""
     first, *rest = doc.split("\n")
-    lines = list(_filled(first))
-    lines += rest
+    lines = [*_filled(first), *rest]
     if len(lines) == 1:
         return [f'    """{lines[0]}"""']
     return [f'    """{lines[0]}', *(f"    {line}".rstrip() for line in lines[1:]), '    """']
 
 
 def _filled(text: str, width: int = 108) -> Iterator[str]:
-    taken, arrow, given = text.partition(" -> ")
+    taken, _, given = text.partition(" -> ")
+    *most, last = split(taken) or [""]
     line = ""
-    for part in [*(f"{t}," for t in split(taken)[:-1]), *split(taken)[-1:], arrow.strip() and f"-> {given}"]:
+    for part in (*(f"{argument}," for argument in most), last, f"-> {given}"):
         if line and len(line) + 1 + len(part) > width:
             yield line
             line = part

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from seqspec.backends.source.names import CONTAINER_ATTRIBUTES, MODULE_ATTRIBUTES, attribute
 from seqspec.diagnostics import SeqspecError
+from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Init, Param
 from seqspec.ops.base import Op
 
@@ -57,22 +58,23 @@ class Declarations:
 
 def parameter(param: Param) -> str:
     """A parameter with the start that `init` says, so that the file stands alone."""
-    shape = ", ".join(map(str, param.shape))
-    return f"nn.Parameter({_start(param.init, shape)})"
+    return f"nn.Parameter({_start(param.init, param.shape)})"
 
 
-def _start(init: Init, shape: str) -> str:
+def _start(init: Init, shape: Shape) -> str:
+    sizes = ", ".join(map(str, shape))
     match init.kind:
         case "zeros" | "ones":
-            return f"torch.{init.kind}({shape})"
+            return f"torch.{init.kind}({sizes})"
         case "constant":
-            return f"torch.full(({shape},), {init.args[0]!r})"
+            return f"torch.full(({sizes},), {init.args[0]!r})"
         case "normal":
-            return f"torch.randn({shape}) * {init.args[0]!r}"
+            return f"torch.randn({sizes}) * {init.args[0]!r}"
         case "uniform":
-            return f"torch.empty({shape}).uniform_(-{init.args[0]!r}, {init.args[0]!r})"
-        case _:
-            return f"torch.empty({shape})"
+            return f"torch.empty({sizes}).uniform_(-{init.args[0]!r}, {init.args[0]!r})"
+        case "blocks":
+            part = (shape[0] // len(init.args), *shape[1:])
+            return f"torch.cat([{', '.join(_start(i, part) for i in init.args if isinstance(i, Init))}])"
 
 
 def _construct(what: str | Tree) -> str:

@@ -125,9 +125,13 @@ def entries(region: Region, found: list[Group]) -> list[Entry]:
 
 
 def once_inputs(graph: Graph) -> dict[int, frozenset[Value]]:
-    """For every region (by id) the inputs that may be None after the first call: an encoder's, and what follows."""
+    """For every region (by id) the inputs that may be None after the first call: an encoder's, and what follows.
+
+    A model without a state has no first call.
+    """
     found: dict[int, set[Value]] = {id(r): set() for r in graph.regions()}
-    found[id(graph.root)] = {v for v in graph.root.inputs if v.name in graph.once}
+    if graph.root.states:
+        found[id(graph.root)] = {v for v in graph.root.inputs if v.name in graph.once}
     for region in reversed(graph.regions()):
         once = once_values(region, found[id(region)])
         for item in region.items:

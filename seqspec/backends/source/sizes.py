@@ -9,7 +9,7 @@ from seqspec.backends.source.past import find
 from seqspec.backends.source.plan import Plan
 from seqspec.backends.source.variables import Variables
 from seqspec.diagnostics import SeqspecError
-from seqspec.graph.dims import PAST, Dim, Quotient, Size, dim
+from seqspec.graph.dims import PAST, Dim, Quotient, Size, dim, names
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Expr
 
@@ -29,7 +29,7 @@ class Sizes:
         found = self._measured(size, unsure) or self._from_past(size)
         if found:
             return Expr(found)
-        if size.terms == (((a := size.terms[0][0]), 1),) and len(a) == 1 and isinstance(a[0], str):
+        if any(size == dim(name) for name in names(size)):
             raise SeqspecError("SEQ304", f"{self._plan.region.name} cannot read the size {size} off anything")
         return Expr.infix(" + ".join(self._product(atoms, factor, unsure) for atoms, factor in size.terms))
 

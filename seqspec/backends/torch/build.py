@@ -30,12 +30,15 @@ def module(
     with torch.device("meta"):
         model: nn.Module = build(checkpoint=True) if checkpoint and source.checkpoint else build()
     _check_names(model, {p.name: p.shape for p in params})
-    given = {p.name: initial(p, seed) for p in params} if weights is None else weights
-    model.load_state_dict({name: _tensor(value) for name, value in given.items()}, assign=True)
+    if weights is None:
+        tensors = {p.name: torch.from_numpy(initial(p, seed)) for p in params}
+    else:
+        tensors = {name: _copied(value) for name, value in weights.items()}
+    model.load_state_dict(tensors, assign=True)
     return model
 
 
-def _tensor(value: Any) -> Tensor:
+def _copied(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", torch.float32, copy=True)
     return torch.tensor(value, dtype=torch.float32)
