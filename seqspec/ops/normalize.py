@@ -7,14 +7,25 @@ from typing import Any
 
 from seqspec.graph.dims import Size
 from seqspec.graph.ir import Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights, primitive
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, TorchWriter, Type, Weights, primitive
 
-EPS = 1e-12  # as torch.nn.functional.normalize: a zero vector stays zero
+_UNIT = Helper(
+    "unit",
+    '''
+def unit(x):
+    """x / ‖x‖₂ over the last axis; a zero vector stays zero, in any dtype."""
+    length = x.norm(dim=-1, keepdim=True)
+    return x / length.masked_fill(length == 0, 1)
+''',
+)
 
 
 @primitive
 class Normalize(Op):
-    """x[..., D] -> x / max(‖x‖₂, 1e-12), so that dot products are cosines."""
+    """x[..., D] -> x / ‖x‖₂, so that dot products are cosines. A zero vector stays zero.
+
+    No epsilon does it: torch.nn.functional.normalize's 1e-12 is zero itself in float16.
+    """
 
     def infer(self, x: Value) -> tuple[Type, ...]:
         return (Type(x.shape, x.dtype),)
@@ -23,11 +34,12 @@ class Normalize(Op):
         return 2 * prod(x.shape)
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
-        return (x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), EPS),)
+        length = np.sqrt((x * x).sum(-1, keepdims=True))
+        return (x / np.where(length == 0, 1, length),)
 
     def torch(self, t: TorchWriter, x: Expr) -> Expr:
-        return Expr(f"F.normalize({x}, dim=-1)")
+        return Expr(f"{t.use(_UNIT)}({x})")
 
     def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
         length = o.ReduceL2(x, o.ints(-1), keepdims=1)
-        return (o.Div(x, o.Max(length, o.scalar(EPS))),)
+        return (o.Div(x, o.Where(o.Equal(length, o.scalar(0.0)), o.scalar(1.0), length)),)
