@@ -30,8 +30,9 @@ class Case:
     spec: Spec
     batch: Batch
 
-    def __repr__(self) -> str:
-        return f"\n\n{self.spec.text}\n{self.batch}\n"
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How hypothesis shows a failure."""
+        printer.text(f"\n\n{self.spec.text}\n{self.batch}\n")
 
     @cached_property
     def shapes(self) -> dict[str, Shape]:

@@ -2,9 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seqspec.components.attention import SelfAttention
+from seqspec.graph.ir import Region
+from seqspec.ops.masks import Band, normalise
+from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.normalize import Normalize
+
 from .strategy import Spec
+
+MIXING = ("weight_hh", "q_proj", "k_proj", "query_proj", "key_proj", "score_proj")
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """Weights of some specs that `every weight learns` says nothing of."""
+
+    reason: str
+    applies: Callable[[Spec, str], bool]
 
 
 def no_gradient(spec: Spec, weight: str) -> str | None:
     """Why a weight's gradient may be zero for every batch, or None."""
-    return None
+    return next((row.reason for row in EXEMPT if row.applies(spec, weight)), None)
+
+
+def _single_channel(spec: Spec, weight: str) -> bool:
+    return any(_normalises_one(region) for region in spec.graph.regions())
+
+
+def _normalises_one(region: Region) -> bool:
+    for item in region.items:
+        op = getattr(item, "op", None)
+        if isinstance(op, LayerNorm | RMSNorm | Normalize) and item.outputs[0].shape[-1] == 1:
+            return True
+    return False
+
+
+def _key_bias(spec: Spec, weight: str) -> bool:
+    return weight.endswith("k_proj.bias")
+
+
+def _first_only(spec: Spec, weight: str) -> bool:
+    return spec.pooled == "first" and any(part in weight for part in MIXING)
+
+
+def _sees_one(spec: Spec, weight: str) -> bool:
+    names = {str(a.name) for a in _attentions(spec) if normalise(a.allowed) == Band(0, 0)}
+    return any(part in weight for part in ("q_proj", "k_proj")) and any(f".{name}." in weight for name in names)
+
+
+def _relu(spec: Spec, weight: str) -> bool:
+    return "relu" in spec.text
+
+
+def _attentions(spec: Spec) -> list[SelfAttention]:
+    return [a for stack in spec.model.resolved().stacks.values() for a in stack.attentions()]
+
+
+EXEMPT = (
+    Exemption("normalised over one channel, anything is constant", _single_channel),
+    Exemption("a key's bias adds the same to every score of a query, unless it is turned", _key_bias),
+    Exemption("the first token, looking back, sees only itself", _first_only),
+    Exemption("over a single key the weight is 1, whatever the score", _sees_one),
+    Exemption("a relu may be dead for every token", _relu),
+)

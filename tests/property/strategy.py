@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import seqspec
 import yaml
 from hypothesis import assume
 from hypothesis import strategies as st
+from seqspec.build import build
+from seqspec.checking import load
 from seqspec.components.stack import Facts
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import Signature, signature
+from seqspec.spec.model import Model
 
 from . import parts
 from .parts import Plain
@@ -31,16 +33,16 @@ class Spec:
     def text(self) -> str:
         return str(yaml.safe_dump(self.data, sort_keys=False, default_flow_style=None, width=110))
 
-    def __repr__(self) -> str:
-        return f"\n\n{self.text}\n"
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"\n\n{self.text}")
 
     @cached_property
-    def model(self) -> seqspec.Model:
-        return seqspec.load(self.text)
+    def model(self) -> Model:
+        return load(self.text)
 
     @cached_property
     def graph(self) -> Graph:
-        return seqspec.build(self.model)
+        return build(self.model)
 
     @cached_property
     def signature(self) -> Signature:
