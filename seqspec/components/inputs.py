@@ -37,14 +37,21 @@ class Tokens(Component):
     """Width of the table; the stack's by default. Where both are written and differ, a linear map joins them."""
     pad_id: TokenId | None = None
     """The id that is padding wherever no `attention_mask` is given."""
-    scale: Literal["none", "sqrt_d_model"] = "none"
-    """What the vectors are multiplied with: the original Transformer uses sqrt(d_model)."""
+    scale: Literal["none", "sqrt_d_model"] | None = None
+    """What the vectors are multiplied with: nothing by default; the original Transformer uses sqrt(d_model)."""
     token_types: Count | None = None
     """Rows of a second table, `embed_types`, read by `token_type_ids` and added: BERT's segments."""
     norm: Norm | None = None
     """A norm behind the sum of all embeddings, called `embed_norm`, as in BERT."""
     share: str | None = None
-    """`encoder.input`: use that stack's tables under its names. Sizes come along."""
+    """`encoder.input`: use that stack's tables under its names. Sizes come along, pad_id and scale unless written."""
+
+    def resolved(self, d_model: int | None, owner: Tokens | None) -> Tokens:
+        """With every default filled in; `owner` is the resolved input that `share` names."""
+        if owner is not None:
+            pad_id = owner.pad_id if self.pad_id is None else self.pad_id
+            return self.model_copy(update={"pad_id": pad_id, "scale": self.scale or owner.scale})
+        return self.model_copy(update={"d_model": self.d_model or d_model, "scale": self.scale or "none"})
 
     def check(self, owner: Tokens | None) -> Findings:
         """`owner` is the input that `share` names, once found."""

@@ -124,11 +124,9 @@ class Stack(Inherited):
         if isinstance(given, Features):
             width = given.d_model or d_model
             return given.model_copy(update={"d_model": width}), d_model or width
-        if given.share is not None:
-            shared = owner.input.d_model if owner and isinstance(owner.input, Tokens) else None
-            return given, d_model or shared
-        width = given.d_model or d_model
-        return given.model_copy(update={"d_model": width}), d_model or width
+        shared = owner.input if owner and isinstance(owner.input, Tokens) else None
+        source = given.resolved(d_model, shared)
+        return source, d_model or (shared.d_model if shared else source.d_model)
 
     def _fill(self, block: list[Sublayer]) -> list[Sublayer]:
         rates, bias = self.rates, bool(self.bias)
