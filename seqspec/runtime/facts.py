@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from seqspec.graph.ir import Graph, Node, Value
+from seqspec.graph.ir import Graph, Node
 from seqspec.ops.embedding import Embedding, Lookup
+from seqspec.ops.optional import OrZeros
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import LearnedPositions, Positions
 from seqspec.passes.inline import inline
@@ -41,32 +42,30 @@ def facts(graph: Graph) -> dict[str, Facts]:
     """What the ops that read an input say of it, by the input's name."""
     flat = inline(graph).root
     found = {value.name: Facts() for value in flat.inputs}
-    measured: dict[Value, str] = {}  # positions -> the input they count
+    same = {value: value.name for value in flat.inputs}  # values that are an input, or its positions
     for node in flat.items:
         assert isinstance(node, Node)
-        for name, changes in _said(node, found, measured):
-            found[name] = replace(found[name], **changes)
+        read = node.inputs[0] if node.inputs else None
+        if read not in same:
+            continue
+        if isinstance(node.op, OrZeros | Positions):
+            same[node.outputs[0]] = same[read]
+        else:
+            found[same[read]] = replace(found[same[read]], **_said(node))
     return {name: fact for name, fact in found.items() if fact != Facts()}
 
 
-def _said(node: Node, known: Mapping[str, Facts], measured: dict[Value, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What one node says of inputs: name and fields."""
-    read = node.inputs[0] if node.inputs else None
-    if read is None:
-        return
+def _said(node: Node) -> dict[str, Any]:
+    """Fields of the input that a node reads first."""
+    other = node.inputs[1] if len(node.inputs) > 1 else None
     match node.op:
-        case Embedding(count=count) if read.name in known:
-            yield read.name, {"ids": count}
-        case Lookup() if read.name in known and (table := node.inputs[1]) is not None:
-            yield read.name, {"ids": table.shape[0]}
+        case Embedding(count=count):
+            return {"ids": count}
+        case Lookup() if other is not None:
+            return {"ids": other.shape[0]}
         case Padding(pad_id=pad_id, keep_first=keep_first):
-            mask = node.inputs[1]
-            yield read.name, {
-                "pad_id": pad_id,
-                "first_is_real": keep_first and pad_id is not None,
-                "mask": mask.name if mask is not None else None,
-            }
-        case Positions():
-            measured[node.outputs[0]] = read.name
-        case LearnedPositions(max_length=max_length) if read in measured:
-            yield measured[read], {"max_length": max_length}
+            real = keep_first and pad_id is not None
+            return {"pad_id": pad_id, "first_is_real": real, "mask": other.name if other is not None else None}
+        case LearnedPositions(max_length=max_length):
+            return {"max_length": max_length}
+    return {}
