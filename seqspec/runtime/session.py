@@ -61,6 +61,11 @@ class Session:
         return self.signature.outputs
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """`model`, or `encoder` and `decoder`."""
+        return tuple(self._graphs)
+
+    @property
     def state_names(self) -> tuple[str, ...]:
         """The names in a state."""
         return (*((MASK,) if self._masked else ()), *(s.past for s in self.signature.states))

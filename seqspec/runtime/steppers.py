@@ -36,6 +36,8 @@ class SessionStepper:
             raise RuntimeFault("SEQ511", text, "a decoder with `head: {kind: lm}` generates")
 
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
+        if state is None and "decoder_input_ids" not in inputs and "encoder" in self.session.roles:
+            raise RuntimeFault("SEQ511", "the model's decoder needs an id to begin with", "give `decoder_start_id`")
         result = self.session.run(inputs, state)
         return result["logits"], result.state
 

@@ -1,0 +1,207 @@
+"""Generation: the same ids from PyTorch and ONNX, from a batch and from each row alone, greedy and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from small_targets import GENERATING, SPLIT, Array, Compiled, fault, run_torch
+
+import seqspec
+from seqspec.runtime.generate import generate, stream
+from seqspec.runtime.sampling import Draws, Sampling
+
+Get = Callable[[str], Compiled]
+ROWS = [[5, 9, 13, 2], [7], [3, 4, 8, 8, 1, 11]]
+START = 2
+
+
+def options(name: str) -> dict[str, int]:
+    return {"decoder_start_id": START} if name in SPLIT else {}
+
+
+def greedy(model: Compiled, row: list[int], count: int) -> list[int]:
+    """By the module, everything computed again for every id: no state, no driver."""
+    made: list[int] = []
+    for _ in range(count):
+        if model.name in SPLIT:
+            given = {"input_ids": np.array([row]), "decoder_input_ids": np.array([[START, *made]])}
+            given["decoder_attention_mask"] = np.ones((1, 1 + len(made)), np.int64)
+        else:
+            given = {"input_ids": np.array([row + made])}
+        made.append(int(run_torch(model, given)[0][0, -1].argmax()))
+    return made
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_greedy_is_the_likeliest_id_every_time(compiled: Get, name: str) -> None:
+    model = compiled(name)
+    want = [greedy(model, row, 8) for row in ROWS]
+    for runner in (model.session, model.module):
+        assert generate(runner, ROWS, max_new_tokens=8, **options(name)).tolist() == want
+        assert generate(runner, ROWS[0], max_new_tokens=8, **options(name)).tolist() == want[0]
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_drawn_ids_are_the_same_on_both(compiled: Get, name: str) -> None:
+    model = compiled(name)
+    drawn = {"max_new_tokens": 12, "temperature": 1.3, "top_k": 30, "top_p": 0.95, "seed": 7, **options(name)}
+    on_torch, on_onnx = generate(model.module, ROWS, **drawn), model.session.generate(ROWS, **drawn)
+    np.testing.assert_array_equal(on_torch, on_onnx)
+    np.testing.assert_array_equal(model.session.generate(ROWS, **drawn), on_onnx)
+    assert (model.session.generate(ROWS, **drawn | {"seed": 8}) != on_onnx).any()
+    # a row draws from a stream of its own
+    np.testing.assert_array_equal(model.session.generate(ROWS[:1], **drawn), on_onnx[:1])
+
+
+def test_a_mask_may_pad_on_either_side(compiled: Get) -> None:
+    model = compiled("llama-3.2-1b")
+    want = model.session.generate(ROWS, max_new_tokens=5)
+    for left in (False, True):
+        table, mask = np.full((3, 6), 60), np.zeros((3, 6), np.int64)
+        for n, row in enumerate(ROWS):
+            place = slice(6 - len(row), None) if left else slice(0, len(row))
+            table[n, place], mask[n, place] = row, 1
+        for runner in (model.session, model.module):
+            np.testing.assert_array_equal(generate(runner, table, max_new_tokens=5, attention_mask=mask), want)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "nmt-bahdanau"])
+def test_rows_end_one_by_one(compiled: Get, name: str) -> None:
+    model = compiled(name)
+    rows = [[n, n + 1] for n in range(1, 9)]
+    free = model.session.generate(rows, max_new_tokens=10, **options(name))
+    eos = int(free[0, 3])
+    ended = model.session.generate(rows, max_new_tokens=10, eos_id=eos, **options(name))
+    for row, whole in zip(ended, free, strict=True):
+        length = int(np.argmax(whole == eos)) + 1 if eos in whole else 10
+        np.testing.assert_array_equal(row[:length], whole[:length])
+        assert (row[length:] == eos).all()
+    alone = model.session.generate(rows[0], max_new_tokens=10, eos_id=eos, **options(name))
+    assert alone[-1] == eos
+    assert len(alone) <= 4
+    np.testing.assert_array_equal(generate(model.module, rows, max_new_tokens=10, eos_id=eos, **options(name)), ended)
+
+
+def test_streaming_gives_ids_as_they_come(compiled: Get) -> None:
+    model = compiled("gpt2")
+    columns = model.session.stream(ROWS, max_new_tokens=4)
+    first = next(columns)
+    want = model.session.generate(ROWS, max_new_tokens=4)
+    np.testing.assert_array_equal(first, want[:, 0])
+    np.testing.assert_array_equal(np.stack(list(columns), 1), want[:, 1:])
+
+
+def test_the_module_is_left_as_it_was(compiled: Get) -> None:
+    """transformer-base drops a tenth in training."""
+    model = compiled("transformer-base")
+    want = generate(model.module, ROWS, max_new_tokens=6, decoder_start_id=START)
+    model.module.train()
+    try:
+        np.testing.assert_array_equal(generate(model.module, ROWS, max_new_tokens=6, decoder_start_id=START), want)
+        assert model.module.training
+        partly = stream(model.module, ROWS, max_new_tokens=6, decoder_start_id=START)
+        next(partly)
+        partly.close()  # type: ignore[attr-defined]
+        assert model.module.training
+        assert all(p.grad is None for p in model.module.parameters())
+    finally:
+        model.module.eval()
+
+
+def test_ids_of_padding_are_generated_as_any_other(tmp_path: object) -> None:
+    """A model that always says its pad_id: what it said counts as said."""
+    spec = """
+        seqspec: 1
+        name: stubborn
+        decoder:
+          input: {kind: tokens, vocab_size: 5, pad_id: 0}
+          d_model: 8
+          position: {kind: learned, max_length: 12}
+          layers: [{block: [{kind: attention, heads: 2}]}]
+        head: {kind: lm, bias: true}"""
+    weights = dict(seqspec.to_torch(spec).state_dict())
+    weights["head.bias"] = torch.tensor([50.0, 0, 0, 0, 0])
+    folder = seqspec.to_onnx(spec, f"{tmp_path}/out", weights=weights)
+    session = seqspec.Session(folder)
+    assert session.generate([1, 2], max_new_tokens=10).tolist() == [0] * 10
+    with fault("SEQ506"):  # every one of them takes a position
+        session.generate([1, 2], max_new_tokens=12)
+
+
+def test_an_encoder_that_reads_features(tmp_path: object) -> None:
+    spec = """
+        seqspec: 1
+        name: listener
+        encoder:
+          input: {kind: features, size: 3}
+          layers: [{kind: gru, hidden_size: 6}]
+        decoder:
+          input: {kind: tokens, vocab_size: 11, d_model: 5}
+          layers: [{kind: gru, hidden_size: 6, initial_state: {kind: bridge, from: encoder, map: copy}}]
+        head: {kind: lm}"""
+    module = seqspec.to_torch(spec, seed=4)
+    session = seqspec.Session(seqspec.to_onnx(spec, f"{tmp_path}/out", seed=4))
+    heard = {"features": np.random.default_rng(0).standard_normal((2, 7, 3)).astype(np.float32)}
+    drawn = {"max_new_tokens": 9, "decoder_start_id": 1, "temperature": 2.0}
+    on_onnx = session.generate(heard, **drawn)
+    assert on_onnx.shape == (2, 9)
+    np.testing.assert_array_equal(on_onnx, generate(module, heard, **drawn))
+    with fault("SEQ511", "decoder_start_id"):
+        session.generate(heard, max_new_tokens=2)
+
+
+def test_refusals(compiled: Get) -> None:
+    session = compiled("gpt2").session
+    for temperature, cut in ((-1.0, {}), (float("nan"), {}), (1.0, {"top_k": 0}), (1.0, {"top_p": 0.0}), (0.0, {"top_k": 3})):
+        with fault("SEQ514"):
+            session.generate([1], max_new_tokens=2, temperature=temperature, **cut)
+    with fault("SEQ514", "max_new_tokens"):
+        session.generate([1], max_new_tokens=0)
+    for empty in ([], [[]], [[1], []]):
+        with fault("SEQ513"):
+            session.generate(empty, max_new_tokens=2)
+    with fault("SEQ505"):
+        session.generate([1.5], max_new_tokens=2)
+    with fault("SEQ504", "attention_mask"):
+        session.generate([[1, 2]], max_new_tokens=2, attention_mask=[[1, 1, 1]])
+    with fault("SEQ510"):
+        session.generate([61], max_new_tokens=2)
+    for name in ("minilm", "lstm-sentiment", "gru-forecast"):
+        with fault("SEQ511", "lm"):
+            compiled(name).session.generate([1], max_new_tokens=2)
+    with fault("SEQ511", "decoder_start_id"):
+        compiled("transformer-base").session.generate([1], max_new_tokens=2)
+
+
+def choose(sampling: Sampling, logits: list[float], uniform: float) -> int:
+    return int(sampling.choose(np.array([logits]), np.array([uniform]))[0])
+
+
+def test_sampling_by_hand() -> None:
+    """Probabilities 0.5, 0.25, 0.125, 0.125 in ids 2, 0, 1, 3."""
+    logits = np.log([0.25, 0.125, 0.5, 0.125]).tolist()
+    places = (0, 0.49, 0.51, 0.74, 0.76, 0.87, 0.88, 0.999)
+    assert [choose(Sampling(1.0), logits, u) for u in places] == [2, 2, 0, 0, 1, 1, 3, 3]
+    assert [choose(Sampling(1.0, top_k=2), logits, u) for u in (0.66, 0.67, 0.999)] == [2, 0, 0]
+    # half is reached by one id; a little more needs the second
+    assert [choose(Sampling(1.0, top_p=0.5), logits, u) for u in (0, 0.999)] == [2, 2]
+    assert [choose(Sampling(1.0, top_p=0.51), logits, u) for u in (0.66, 0.67, 0.999)] == [2, 0, 0]
+    # temperature 1/2 squares the odds: 16 : 4 : 1 : 1
+    assert [choose(Sampling(0.5), logits, u) for u in (0.72, 0.73, 0.90, 0.91, 0.96)] == [2, 0, 0, 1, 3]
+    assert choose(Sampling(0.0), [1.0, 3.0, 3.0], 0.9) == 1
+
+
+def test_sampling_stands_extremes() -> None:
+    for logits in ([-np.inf, 0.0, -np.inf], [1e30, 0.0, -1e30], [-1e30, 5e4, -5e4]):
+        for u in (0.0, 0.5, 1 - 2**-53):
+            assert choose(Sampling(0.7, top_p=1.0), logits, u) == int(np.argmax(logits))
+
+
+def test_frequencies() -> None:
+    draws, sampling = Draws(1, 4), Sampling(1.0)
+    logits: Array = np.tile(np.log([0.1, 0.6, 0.3]), (4, 1))
+    ids = np.concatenate([sampling.choose(logits, draws.next()) for _ in range(2000)])
+    np.testing.assert_allclose(np.bincount(ids, minlength=3) / 8000, [0.1, 0.6, 0.3], atol=0.02)
