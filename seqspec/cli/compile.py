@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from seqspec.cli.interrupt import interruptible
+from seqspec.cli.spec import checked, overridable
 
 PATH = click.Path(path_type=Path)
 _ONNX_ONLY = ("target", "dtype")
@@ -23,7 +24,7 @@ _NOT_PYTHON = ("weights", "seed", "no_verify")
 @click.option("--weights", type=PATH, metavar="F", help="A safetensors file.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random weights, where none are given. [0]")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with PyTorch.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a value of the spec.")
+@overridable
 def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **options: Any) -> None:
     """Compile SPEC to an ONNX folder, a PyTorch folder or one Python file, complete and verified or not at all."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
@@ -32,7 +33,8 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
 
     verify = not given.pop("no_verify", False)
     with interruptible():
-        model = api.load(spec, overrides)
+        model = checked(spec, overrides).model
+        assert model is not None
         if kind == "python":
             api.write_source(model, output)
         elif kind == "torch":

@@ -51,7 +51,7 @@ def open_session(file: Path, providers: Sequence[Provider]) -> Any:
     try:
         session = ort.InferenceSession(str(file), options, providers=list(providers))
     except Exception as error:  # onnxruntime has a dozen classes of its own, and no common base
-        raise RuntimeFault("SEQ501", f"onnxruntime cannot open {file.name}: {_first_line(error)}", _DOCTOR) from error
+        raise RuntimeFault("SEQ501", f"onnxruntime cannot open {file.name}: {first_line(error)}", _DOCTOR) from error
     session.disable_fallback()
     dropped = [name for name in asked if name not in session.get_providers()]
     if dropped:
@@ -68,5 +68,6 @@ def preload(ort: Any) -> None:
         ort.preload_dlls()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What onnxruntime says first."""
     return str(error).strip().partition("\n")[0]

@@ -127,7 +127,11 @@ class Session:
 
 def _run(graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
     wanted = [o.name for o in graph.get_outputs()]
-    made = graph.run(wanted, {i.name: arrays[i.name] for i in graph.get_inputs()})
+    feeds = {i.name: arrays[i.name] for i in graph.get_inputs()}
+    try:
+        made = graph.run(wanted, feeds)
+    except Exception as error:  # onnxruntime's classes have no common base
+        raise RuntimeFault("SEQ515", f"onnxruntime stopped: {execution.first_line(error)}") from error
     return dict(zip(wanted, made, strict=True))
 
 

@@ -155,7 +155,8 @@ def test_an_encoder_that_reads_features(tmp_path: object) -> None:
 
 def test_refusals(compiled: Get) -> None:
     session = compiled("gpt2").session
-    for temperature, cut in ((-1.0, {}), (float("nan"), {}), (1.0, {"top_k": 0}), (1.0, {"top_p": 0.0}), (0.0, {"top_k": 3})):
+    cuts = ((-1.0, {}), (float("nan"), {}), (1.0, {"top_k": 0}), (1.0, {"top_p": 0.0}), (0.0, {"top_k": 3}))
+    for temperature, cut in cuts:
         with fault("SEQ514"):
             session.generate([1], max_new_tokens=2, temperature=temperature, **cut)
     with fault("SEQ514", "max_new_tokens"):

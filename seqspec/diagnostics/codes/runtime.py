@@ -79,4 +79,9 @@ RUNTIME: dict[str, Code] = {
         bad='session.generate(ids, max_new_tokens=20, top_p=0.9)',
         good='session.generate(ids, max_new_tokens=20, temperature=1.0, top_p=0.9)',
     ),
+    "SEQ515": Code(
+        "execution-failed",
+        "onnxruntime stopped while it ran the model.",
+        "The message is onnxruntime's own. Memory may have run out; if not, please report it with the spec.",
+    ),
 }

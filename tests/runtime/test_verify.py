@@ -1,0 +1,199 @@
+"""Verification: it passes what is right, and finds what is wrong, whoever made it wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from small_targets import EXAMPLES, GENERATING, SMALL, Compiled, fault, random_weights, spec
+
+import seqspec
+from seqspec import api
+from seqspec.backends.directory import record
+from seqspec.runtime import verify as verifying
+from seqspec.runtime.manifest import read
+from seqspec.runtime.recover import recover
+from seqspec.runtime.torch_folder import TOLERANCE
+from seqspec.runtime.verify import tolerance, verify
+
+Get = Callable[[str], Compiled]
+
+
+def reseal(folder: Path) -> None:
+    """The manifest brought up to the files, as someone would who changes them on purpose."""
+    file = folder / "seqspec.json"
+    manifest = json.loads(file.read_text())
+    manifest["files"] = {name: record(folder / name) for name in manifest["files"]}
+    file.write_text(json.dumps(manifest))
+
+
+@pytest.fixture
+def copy(compiled: Get, tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: shutil.copytree(compiled(name).folder, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_was_compiled_agrees(compiled: Get, name: str) -> None:
+    result = seqspec.verify(compiled(name).folder, seed=5)
+    assert result.passed
+    assert result.judge == "torch in float64"
+    assert result.note == ""
+    ways = {d.way for d in result.differences}
+    assert {"padded right", "padded left"} <= ways
+    assert any(way.startswith("alone, length 1") for way in ways)
+    assert ("step by step" in ways) == (name in GENERATING or name == "gru-forecast")
+    # what is compared is not nothing
+    assert all(d.largest > 1e-3 for d in result.differences)
+    assert any(d.absolute > 0 for d in result.differences)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_weights_come_back_from_the_files(compiled: Get, name: str) -> None:
+    """Transposed, stacked, with gates reordered: all the way back, to the bit."""
+    model = compiled(name)
+    found = recover(read(model.folder), model.graph)
+    assert found.keys() == model.weights.keys()
+    summed = {n for n in found if "attend" not in n and n.endswith(("bias_ih", "bias_hh"))}  # a cell keeps sums
+    for parameter in found.keys() - summed:
+        np.testing.assert_array_equal(found[parameter], model.weights[parameter], parameter)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "nmt-bahdanau"])
+def test_without_torch_the_reference_judges(compiled: Get, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "seqspec.backends.torch", None)
+    result = verify(compiled(name).folder)
+    assert result.judge == "the NumPy reference in float64"
+    assert result.passed
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_float16(name: str, tmp_path: Path) -> None:
+    model = spec(name)
+    weights = random_weights(seqspec.build(model))
+    folder = seqspec.to_onnx(model, tmp_path / "out", weights=weights, dtype="float16")
+    result = verify(folder)
+    assert result.passed
+    assert result.worst is not None
+    assert result.worst.relative > 1e-5
+
+
+def change_a_node(file: Path, op_type: str, replacement: str) -> None:
+    model = onnx.load(file, load_external_data=False)
+    node = next(n for n in model.graph.node if n.op_type == op_type)
+    node.op_type = replacement
+    onnx.save(model, file)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "op_type", "replacement"),
+    [
+        ("transformer-base", "encoder.onnx", "Relu", "Tanh"),
+        ("transformer-base", "decoder.onnx", "Relu", "Tanh"),
+        ("llama-3.2-1b", "model.onnx", "Sigmoid", "Tanh"),
+        ("nmt-bahdanau", "encoder.onnx", "Tanh", "Sigmoid"),
+    ],
+)
+def test_a_wrong_graph_is_found(
+    copy: Callable[[str], Path], name: str, file: str, op_type: str, replacement: str
+) -> None:
+    folder = copy(name)
+    change_a_node(folder / file, op_type, replacement)
+    reseal(folder)
+    result = verify(folder)
+    assert not result.passed
+    with fault("SEQ406", "differs from torch in float64"):
+        result.require()
+
+
+def test_wrong_weights_are_found_where_the_right_ones_are_known(
+    compiled: Get, copy: Callable[[str], Path]
+) -> None:
+    model, folder = compiled("gpt2"), copy("gpt2")
+    data = np.fromfile(folder / "model.onnx.data", np.float32)
+    data[len(data) // 2 :] += 0.01
+    data.tofile(folder / "model.onnx.data")
+    reseal(folder)
+    assert not verify(folder, weights=model.weights).passed
+    assert verify(folder).passed  # the files alone are a model like any other
+
+
+def test_a_spec_that_is_not_the_files_s(copy: Callable[[str], Path]) -> None:
+    folder = copy("gpt2")
+    other = (folder / "spec.yaml").read_text().replace("gelu_tanh", "relu")
+    (folder / "spec.yaml").write_text(other)
+    reseal(folder)
+    assert not verify(folder).passed
+    (folder / "spec.yaml").write_text(other.replace("d_ff: 40", "d_ff: 41"))
+    reseal(folder)
+    with fault("SEQ507", "tensor"):
+        verify(folder)
+
+
+def test_what_fails_leaves_the_old_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = seqspec.to_onnx(spec("gpt2"), tmp_path / "out", seed=1)
+    before = {f.name: f.read_bytes() for f in folder.iterdir()}
+    monkeypatch.setattr(verifying, "tolerance", lambda depth, dtype: 1e-12)
+    monkeypatch.setattr(verifying, "_AMPLIFIED", 0)
+    with fault("SEQ406", "nothing was written"):
+        seqspec.to_onnx(spec("gpt2"), tmp_path / "out", seed=2)
+    with fault("SEQ406"):
+        seqspec.to_onnx(spec("gpt2"), tmp_path / "new", seed=2)
+    assert {f.name: f.read_bytes() for f in folder.iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    seqspec.to_onnx(spec("gpt2"), tmp_path / "new", seed=2, verify=False)
+
+
+@pytest.mark.parametrize("name", ["hybrid-window", "gpt2", "transformer-base"])
+def test_large_models_are_checked_layer_by_layer(
+    compiled: Get, copy: Callable[[str], Path], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "LARGEST", 10)
+    model = compiled(name)
+    for weights in (None, model.weights):
+        result = verify(model.folder, weights=weights)
+        assert result.passed
+        assert "each distinct layer was checked once" in result.note
+    states = {d.name for d in result.differences if d.name.endswith("key")}
+    assert len(states) == 2 if name != "gpt2" else 1
+    # a tensor of a layer that is left out
+    folder = copy(name)
+    file = list(read(folder).graphs.values())[-1]
+    tensors = [t for t in onnx.load(file, load_external_data=False).graph.initializer if t.external_data]
+    last = max(tensors, key=lambda t: t.name)
+    offset = next(int(e.value) for e in last.external_data if e.key == "offset")
+    content = bytearray((folder / "model.onnx.data").read_bytes())
+    content[offset + 2] ^= 64
+    (folder / "model.onnx.data").write_bytes(content)
+    reseal(folder)
+    with fault("SEQ406", "tensor"):
+        verify(folder, weights=model.weights)
+
+
+def test_tolerances() -> None:
+    assert tolerance(8, "float32") == 2e-6
+    assert tolerance(9, "float32") == 5e-6
+    assert tolerance(1, "float16") == 2**-7
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_torch_folder_agrees_with_the_reference(name: str, tmp_path: Path) -> None:
+    model = spec(name)
+    folder = api.write_torch(model, tmp_path / "out", weights=random_weights(seqspec.build(model)))
+    result = seqspec.verify(folder)
+    assert result.passed
+    assert result.judge == "the NumPy reference in float64"
+    assert set(result.limits.values()) == {TOLERANCE}
+    (folder / "model.py").write_text("import os\nos.abort()\n")
+    reseal(folder)
+    with fault("SEQ508", "model.py"):  # a file from anywhere is not executed
+        seqspec.verify(folder)
+
+
+def test_examples_are_what_is_tested() -> None:
+    assert {f.stem for f in EXAMPLES.glob("*.yaml")} >= SMALL.keys()
