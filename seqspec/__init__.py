@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seqspec.diagnostics import SeqspecError as SeqspecError
     from seqspec.diagnostics import SpecError as SpecError
     from seqspec.graph.ir import Graph as Graph
+    from seqspec.reports import report as report
     from seqspec.runtime.generate import generate as generate
     from seqspec.runtime.session import Session as Session
     from seqspec.spec.model import Model as Model
@@ -52,6 +53,7 @@ _HOMES = {
     "generate": "runtime.generate",
     "import_model": "api",
     "load": "checking",
+    "report": "reports",
     "to_onnx": "api",
     "to_source": "api",
     "to_torch": "api",

@@ -51,9 +51,9 @@ def build(spec: Spec) -> Graph:
 
 def resolved(spec: Spec) -> str:
     """The spec as YAML with every default filled in; it compiles to the same bytes."""
-    from seqspec.importers.text import to_yaml
+    from seqspec.spec.dump import resolved as dump
 
-    return to_yaml(_model(spec).resolved().model_dump(by_alias=True, exclude_none=True))
+    return dump(_model(spec))
 
 
 def to_source(spec: Spec) -> str:

@@ -43,6 +43,11 @@ class Report:
         for diagnostic in diagnostics:
             self.add(diagnostic)
 
+    def include(self, other: Report) -> None:
+        """Adds what another report found, what it does not show included."""
+        self.extend([*other._errors, *other._warnings])
+        self._dropped += other._dropped
+
     def __iter__(self) -> Iterator[Diagnostic]:
         ranked = [*sorted(self._errors, key=_order), *sorted(self._warnings, key=_order)]
         return iter(sorted(ranked[:MAX_SHOWN], key=_order))

@@ -11,6 +11,7 @@ from seqspec.diagnostics import escape
 
 WIDTH = 110
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_COMBINED = {"all", "any"}
 _CONSTANTS = {"true", "false", "null"}  # as words they would be YAML 1.2's constants
 
 
@@ -24,7 +25,7 @@ def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
     for key, value in data.items():
         before = f"{indent}{_scalar(key)}:"
         if _on_one_line(value, before):
-            yield f"{before} {_flow(value)}"
+            yield f"{before} {flow(value)}"
         else:
             yield before
             yield from _block(value, indent + "  ")
@@ -33,7 +34,7 @@ def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
 def _list(data: list[Any], indent: str) -> Iterator[str]:
     for value in data:
         if _on_one_line(value, indent):
-            yield f"{indent}- {_flow(value)}"
+            yield f"{indent}- {flow(value)}"
         else:
             first, *rest = _block(value, indent + "  ")
             yield f"{indent}- {first.lstrip()}"
@@ -45,19 +46,21 @@ def _block(value: Any, indent: str) -> Iterator[str]:
 
 
 def _on_one_line(value: Any, before: str) -> bool:
-    """Scalars; lists and maps of scalars, and maps of one kind, where they fit."""
+    """Scalars; lists and maps of scalars, maps of one kind, and combined masks, where they fit."""
     if not isinstance(value, dict | list):
         return True
     items = value.values() if isinstance(value, dict) else value
     flat = not any(isinstance(item, dict | list) for item in items)
-    return (flat or (isinstance(value, dict) and "kind" in value)) and len(before) + len(_flow(value)) < WIDTH
+    setting = isinstance(value, dict) and ("kind" in value or value.keys() <= _COMBINED)
+    return (flat or setting) and len(before) + len(flow(value)) < WIDTH
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(v)}" for key, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(key)}: {flow(v)}" for key, v in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     return _scalar(value)
 
 
@@ -66,7 +69,7 @@ def _scalar(value: str | bool | int | float) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         plain = _PLAIN.fullmatch(value) and value.lower() not in _CONSTANTS
-        return value if plain else json.dumps(value)
+        return value if plain else json.dumps(value, ensure_ascii=False)
     if isinstance(value, float):
         whole = value.is_integer() and abs(value) < 1e15
         return str(int(value)) if whole else re.sub(r"e([+-])0+", r"e\1", repr(value))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqspec.diagnostics import CompileError
-from seqspec.importers.text import to_yaml
+from seqspec.document.dump import to_yaml
 
 if TYPE_CHECKING:
     from seqspec.importers.imported import Imported

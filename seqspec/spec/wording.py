@@ -52,6 +52,9 @@ def say(fault: Fault) -> Said:
         return Said("SEQ105", f"{where} cannot be {quoted(value)}", did_you_mean(value, known, what="choices"))
     if fault.type == "string_pattern_mismatch":
         return _bad_name(fault)
+    if fault.type == "reserved_name":
+        name = fault.context["name"]
+        return Said("SEQ107", f"{quoted(name)} means something of its own in PyTorch", "choose another name")
     if fault.type == "too_short":
         return Said("SEQ109", f"{where} is empty", "it needs at least one item")
     return _wrong_type(fault)

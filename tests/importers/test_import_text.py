@@ -1,4 +1,4 @@
-"""importers/text.py: what is written reads back as what was meant, in YAML 1.2."""
+"""document/dump.py: what is written reads back as what was meant, in YAML 1.2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqspec.document import load_text
-from seqspec.importers.text import to_yaml
+from seqspec.document.dump import to_yaml
 
 WORDS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True).filter(lambda word: word != "extends")
 KEYS = WORDS | st.sampled_from(["true", "null"])

@@ -57,7 +57,7 @@ SHAPE: dict[str, Code] = {
         "The name is not an identifier.",
         "Names become parts of parameter names and of emitted Python, so they start with a "
         "letter or underscore and hold at most 64 letters, digits and underscores (a model's "
-        "`name` also `.` and `-`). Python keywords are refused.",
+        "`name` also `.` and `-`). Python keywords and what PyTorch modules call their own, such as `forward`, are refused.",
         bad="name: my model!",
         good="name: my-model",
     ),
@@ -71,8 +71,7 @@ SHAPE: dict[str, Code] = {
     "SEQ109": Code(
         "wrong-length",
         "The list is too short or too long.",
-        "A stack has at least one layer, a block at least one sublayer, a pattern at least "
-        "one name.",
+        "A stack has at least one layer, a block at least one sublayer, a pattern at least one name.",
         bad="layers: []",
         good="layers: [{kind: gru, hidden_size: 64}]",
     ),
@@ -96,9 +95,7 @@ SHAPE: dict[str, Code] = {
         "A model is at least one stack.",
         bad="seqspec: 1\nname: empty",
         good=(
-            "seqspec: 1\n"
-            "name: a\n"
-            "encoder: {input: {kind: features, size: 8}, layers: [{kind: gru, hidden_size: 8}]}"
+            "seqspec: 1\nname: a\nencoder: {input: {kind: features, size: 8}, layers: [{kind: gru, hidden_size: 8}]}"
         ),
     ),
     "SEQ113": Code(

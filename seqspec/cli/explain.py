@@ -1,0 +1,34 @@
+"""seqspec explain"""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from seqspec.diagnostics import CODES, Code, did_you_mean, find_code
+
+
+@click.command()
+@click.argument("code", required=False, metavar="[CODE]")
+def command(code: str | None) -> None:
+    """Explain CODE, a number such as SEQ201 or a name such as unknown-field. Without one, list all codes."""
+    if code is None:
+        for number, entry in CODES.items():
+            click.echo(f"{number}  {entry.slug:<28}{entry.title}")
+        return
+    found = find_code(code)
+    if found is None:
+        names = [*CODES, *(entry.slug for entry in CODES.values())]
+        hint = did_you_mean(code, names) if len(code) > 2 else None
+        known = hint if hint and hint.startswith("did") else "`seqspec explain` lists them"
+        raise click.UsageError(f"there is no code `{code}`; {known}")
+    click.echo(_text(*found))
+
+
+def _text(number: str, entry: Code) -> str:
+    parts = [f"{number}: {entry.title}", f"({entry.severity}, {entry.slug})", textwrap.fill(entry.explanation, 96)]
+    for title, example in (("Wrong:", entry.bad), ("Right:", entry.good)):
+        if example:
+            parts.append(f"{title}\n{textwrap.indent(example, '    ')}")
+    return "\n\n".join(parts)
