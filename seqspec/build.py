@@ -95,5 +95,5 @@ def _output(root: Builder, model: Model, built: Built) -> Value:
         )
         final = (built.finals[len(layers) - 1][0], select)
     tokens = _owned(model, owner).tokens if table else None
-    output = model.head.build(root, Reading(built.x, built.mask, final, tokens))
+    output = model.head.build(root, Reading(built.x, built.mask, final, tokens, model.stateful))
     return replace(output, hint="embedding") if model.head.kind == "embedding" else output

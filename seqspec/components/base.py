@@ -6,15 +6,25 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
+from seqspec.graph.reserved import usable
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+def _usable(name: str) -> str:
+    if not usable(name):
+        raise PydanticCustomError("reserved_name", "{name} is reserved", {"name": name})
+    return name
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"), AfterValidator(_usable)]
 
 
 class Component(BaseModel):

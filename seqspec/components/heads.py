@@ -25,6 +25,7 @@ class Reading(NamedTuple):
     mask: Value | None = None
     final: tuple[Value, SelectState] | None = None  # the last layer's h, and the op that picks what is read of it
     table: Value | None = None
+    stateful: bool = False  # whether the stack is run in chunks, so that `last` must remember
 
 
 class Readable(NamedTuple):
@@ -109,7 +110,7 @@ class PooledHead(Head):
             return g.add(select, h, hint="pooled")
         from seqspec.ops.pool import Pool  # as in recurrent.py: models that pool nothing do not pay for it
 
-        return g.add(Pool(self.pool), reading.x, reading.mask, hint="pooled")
+        return g.add(Pool(self.pool, reading.stateful and self.pool == "last"), reading.x, reading.mask, hint="pooled")
 
 
 class Classifier(PooledHead):

@@ -6,7 +6,7 @@ from math import inf, prod
 from typing import Any, Literal
 
 from seqspec.graph.dims import Size, show
-from seqspec.graph.ir import Value
+from seqspec.graph.ir import State, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.padding import last_columns
 
@@ -49,6 +49,19 @@ def last_token(x, mask):
     (_REAL_TOKENS,),
 )
 
+_LAST_SO_FAR = Helper(
+    "last_token_so_far",
+    '''
+def last_token_so_far(x, mask, past):
+    """x[B, T, D] at the last real token; past[B, D], or zeros, where this chunk has none."""
+    before = x.new_zeros(x.size(0), x.size(2)) if past is None else past
+    real = F.pad(real_tokens(x, mask), (1, 0), value=True)
+    last = torch.arange(real.size(1), device=x.device).where(real, 0).amax(1)
+    return torch.cat([before[:, None], x], 1)[torch.arange(x.size(0), device=x.device), last]
+''',
+    (_REAL_TOKENS,),
+)
+
 _MEAN_TOKEN = Helper(
     "mean_token",
     '''
@@ -83,22 +96,29 @@ _WHOLE: dict[Kind, str] = {"first": "{}[:, 0]", "last": "{}[:, -1]", "mean": "{}
 class Pool(Op):
     """x[B, T, D], mask[B, S]? -> [B, D]: the first or last real token, or the mean or maximum over the real ones.
 
-    The last T columns of the mask count. A row without any real token gives zeros.
+    The last T columns of the mask count. A row without any real token gives zeros. `last` may be stateful, and then
+    looks at all chunks so far: a chunk without any real token, or of no length, changes nothing.
     """
 
     kind: Kind
+    stateful: bool = False
 
     def infer(self, x: Value, mask: Value | None) -> tuple[Type, ...]:
         if len(x.shape) != 3:
             raise ShapeError(f"a sequence [B, T, D] is pooled, not {show(x.shape)}")
         return (Type((x.shape[0], x.shape[2]), x.dtype),)
 
+    def states(self, x: Value, mask: Value | None) -> tuple[State, ...]:
+        return (State("last", (x.shape[0], x.shape[2]), 0, x.dtype),) if self.stateful else ()
+
     def flops(self, x: Value, mask: Value | None) -> Size:
         return prod(x.shape) if self.kind == "mean" else 0
 
-    def reference(self, np: Any, weights: Weights, x: Array, mask: Array | None) -> tuple[Array, ...]:
+    def reference(
+        self, np: Any, weights: Weights, x: Array, mask: Array | None, past: Array | None = None
+    ) -> tuple[Array, ...]:
         real = np.ones(x.shape[:2], bool) if mask is None else mask[:, mask.shape[1] - x.shape[1] :]
-        y = np.zeros((x.shape[0], x.shape[2]), x.dtype)
+        y = np.zeros((x.shape[0], x.shape[2]), x.dtype) if past is None else past.copy()
         for b, row in enumerate(real):
             tokens = x[b][row]
             if len(tokens):
@@ -106,12 +126,18 @@ class Pool(Op):
                 y[b] = pooled[self.kind]
         return (y,)
 
-    def torch(self, t: TorchWriter, x: Expr, mask: Expr | None) -> Expr:
+    def torch(self, t: TorchWriter, x: Expr, mask: Expr | None, past: Expr | None = None) -> Expr:
+        if self.stateful:
+            return Expr(f"{t.use(_LAST_SO_FAR)}({x}, {mask}, {past})")
         if mask is None:
             return Expr(_WHOLE[self.kind].format(x.tight))
         return Expr(f"{t.use(_POOLS[self.kind])}({x}, {mask})")
 
-    def onnx(self, o: OnnxWriter, x: Any, mask: Any | None) -> tuple[Any, ...]:
+    def onnx(self, o: OnnxWriter, x: Any, mask: Any | None, past: Any | None = None) -> tuple[Any, ...]:
+        if past is not None:
+            real = last_columns(o, mask, x) if mask is not None else None
+            mask = None if real is None else o.Pad(real, o.ints(0, 1, 0, 0), o.scalar(1, "bool"))
+            x = o.Concat(o.Unsqueeze(past, o.ints(1)), x, axis=1)
         if self.kind in ("first", "last"):
             return (self._one(o, x, mask),)
         real = None if mask is None else o.Unsqueeze(last_columns(o, mask, x), o.ints(2))

@@ -195,6 +195,12 @@ def pools() -> Iterator[Row]:
         yield Row(f"{kind}-absent", Pool(kind), (X, None), SIZES)
         yield Row(f"{kind}-longer", Pool(kind), (X, mask((B, S), MASKS[9])), SIZES)
         yield Row(f"{kind}-nan", Pool(kind), (Input((B, T, 6), spoilt), mask((B, T), MASKS[5])), SIZES)
+    nothing, no_time = real((B, T, 6), 3, 0, 6), {BATCH: 3, TIME: 0, PAST: 4}
+    for name, before in (("past", random(3, 6, seed=7)), ("no-past", None)):
+        so_far = Pool("last", stateful=True)
+        yield Row(f"so-far-{name}", so_far, (X, mask((B, T), MASKS[5])), SIZES, (before,))
+        yield Row(f"so-far-{name}-absent", so_far, (X, None), SIZES, (before,))
+        yield Row(f"so-far-{name}-empty", so_far, (nothing, mask((B, T), np.zeros((3, 0), bool))), no_time, (before,))
 
 
 ROWS: list[Row] = [*simple(), *shape(), *caches(), *padding(), *positions(), *attention(), *pools()]

@@ -8,22 +8,11 @@ from collections.abc import Container, Mapping
 from keyword import iskeyword
 
 from seqspec.diagnostics import SeqspecError
+from seqspec.graph.reserved import MODULE_ATTRIBUTES, usable
 
-_MODULE = """
-T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
-extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
-named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer
-register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
-register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
-register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory
-state_dict to to_empty train training type xpu zero_grad
-"""
 _CONTAINER = "append clear extend insert items keys pop update values"
 _FILE = "F NamedTuple Output STATE State Tensor checkpoint flatten functools math nest nn past_from torch"
 _UNUSED_BUILTINS = frozenset(dir(builtins)) - {"range", "zip"}
-
-MODULE_ATTRIBUTES = frozenset(_MODULE.split())
-"""What torch.nn.Module already means by a name; a part called so would replace it."""
 
 CONTAINER_ATTRIBUTES = MODULE_ATTRIBUTES | frozenset(_CONTAINER.split())
 
@@ -41,7 +30,7 @@ def plain(name: str) -> bool:
 
 def attribute(name: str, taken: Container[str] = MODULE_ATTRIBUTES) -> str:
     """`name`, which becomes an attribute of a module and a part of parameter names."""
-    if not plain(name) or name in taken or name.startswith("__") or name == "checkpoint":
+    if not plain(name) or name in taken or not usable(name):
         raise SeqspecError("SEQ304", f"a part cannot be called {name!r} in PyTorch", "choose another `name`")
     return name
 

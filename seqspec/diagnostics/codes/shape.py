@@ -57,7 +57,8 @@ SHAPE: dict[str, Code] = {
         "The name is not an identifier.",
         "Names become parts of parameter names and of emitted Python, so they start with a "
         "letter or underscore and hold at most 64 letters, digits and underscores (a model's "
-        "`name` also `.` and `-`). Python keywords and what PyTorch modules call their own, such as `forward`, are refused.",
+        "`name` also `.` and `-`). Python keywords, and what PyTorch modules call their own, such "
+        "as `forward`, are refused.",
         bad="name: my model!",
         good="name: my-model",
     ),

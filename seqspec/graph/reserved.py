@@ -1,0 +1,22 @@
+"""Names that a part of a model cannot have, because what it becomes in PyTorch means something by them."""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+
+_MODULE = """
+T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
+extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
+named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer
+register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory
+state_dict to to_empty train training type xpu zero_grad
+"""
+MODULE_ATTRIBUTES = frozenset(_MODULE.split())
+"""What torch.nn.Module already means by a name; a part called so would replace it."""
+
+
+def usable(name: str) -> bool:
+    """Whether a part may be called so: neither torch.nn.Module nor the emitted classes mean something else by it."""
+    return not (iskeyword(name) or name in MODULE_ATTRIBUTES or name.startswith("__") or name == "checkpoint")
