@@ -66,7 +66,13 @@ __all__ = ["__version__", *_HOMES]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seqspec' has no attribute {name!r}")
-    return getattr(import_module(f"seqspec.{_HOMES[name]}"), name)
+    home = _HOMES[name]
+    if home.startswith("runtime"):
+        from seqspec.diagnostics.extras import extra
+
+        with extra("onnx"):
+            return getattr(import_module(f"seqspec.{home}"), name)
+    return getattr(import_module(f"seqspec.{home}"), name)
 
 
 def __dir__() -> list[str]:

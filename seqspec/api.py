@@ -7,8 +7,7 @@ only where it is needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from seqspec.build import build as build_graph
 from seqspec.checking import check, load
 from seqspec.diagnostics import CompileError
+from seqspec.diagnostics.extras import extra
 from seqspec.graph.ir import Graph
 from seqspec.spec.model import Model
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
 Weights = Mapping[str, Any] | str | os.PathLike[str]
 """Arrays or tensors by parameter name, or a safetensors file of them."""
+TARGETS: tuple[Target, ...] = ("cpu", "cuda", "portable")
 
 __all__ = [
     "build",
@@ -51,9 +52,9 @@ def build(spec: Spec) -> Graph:
 
 def resolved(spec: Spec) -> str:
     """The spec as YAML with every default filled in; it compiles to the same bytes."""
-    from seqspec.spec.dump import resolved as dump
+    from seqspec.spec.dump import resolved as dumped
 
-    return dump(_model(spec))
+    return dumped(_model(spec))
 
 
 def to_source(spec: Spec) -> str:
@@ -66,7 +67,7 @@ def to_source(spec: Spec) -> str:
 def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn.Module:
     """The emitted file's model, with the given weights or those that `seed` draws."""
     graph = build(spec)
-    with _extra("torch"):
+    with extra("torch"):
         from seqspec.backends.memory import refuse_if_too_large_at_once
         from seqspec.backends.torch import module
 
@@ -88,7 +89,7 @@ def write_torch(
     """A folder with `model.py`, `model.safetensors` and `spec.yaml`; none unless it agrees with the NumPy reference."""
     model = _model(spec)
     graph = build_graph(model)
-    with _extra("torch"):
+    with extra("torch"):
         from seqspec.runtime.torch_folder import require, write_folder
 
         given = _given(graph, weights, seed)
@@ -107,9 +108,11 @@ def to_onnx(
     verify: bool = True,
 ) -> Path:
     """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none."""
+    if target not in TARGETS:
+        raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
     model = _model(spec)
     graph = build_graph(model)
-    with _extra("onnx"):
+    with extra("onnx"):
         from seqspec.backends.onnx import write_directory
         from seqspec.runtime.facts import facts
         from seqspec.runtime.verify import require
@@ -136,11 +139,11 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
     from seqspec.runtime.manifest import read
 
     if read(Path(path)).backend == "torch":
-        with _extra("torch"):
+        with extra("torch"):
             from seqspec.runtime.torch_folder import verify as of_torch
 
             return of_torch(path, seed=seed)
-    with _extra("onnx"):
+    with extra("onnx"):
         from seqspec.runtime.verify import verify as of_onnx
 
         return of_onnx(path, seed=seed)
@@ -148,7 +151,7 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
 
 def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
     """A Hugging Face directory -> spec.yaml and model.safetensors in the folder `path`."""
-    with _extra("onnx"):
+    with extra("onnx"):
         from seqspec.importers import import_model as imported
 
         return imported(Path(directory), Path(path))
@@ -173,16 +176,3 @@ def _weights(weights: Weights | None) -> Mapping[str, Any] | None:
     from seqspec.importers.arrays import Arrays
 
     return Arrays(Path(weights))
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """A package that is not installed, told as the extra that brings it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing == "seqspec":
-            raise
-        text = f"this needs the package `{missing}`, which is not installed"
-        raise CompileError("SEQ401", text, f"pip install 'seqspec-compiler[{name}]'") from None

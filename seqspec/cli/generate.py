@@ -29,7 +29,7 @@ def _ids(ctx: click.Context, param: click.Parameter, rows: tuple[str, ...]) -> l
 @click.option("--provider", "providers", multiple=True, metavar="NAME", help="By onnxruntime's name; repeat it.")
 def command(folder: Path, ids: list[list[int]], providers: tuple[str, ...], **options: Any) -> None:
     """Continue sequences of ids with a compiled model; a line of ids for each."""
-    from seqspec.runtime.session import Session
+    from seqspec import Session
 
     eos_id = options["eos_id"]
     given = {name: value for name, value in options.items() if value is not None}

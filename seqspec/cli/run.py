@@ -21,7 +21,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--provider", "providers", multiple=True, metavar="NAME", help="By onnxruntime's name; repeat it.")
 def command(folder: Path, given: Path, output: Path, state: Path | None, providers: tuple[str, ...]) -> None:
     """Run a compiled model on arrays. Y.npz holds the outputs and the state, which a later call may go on from."""
-    from seqspec.runtime.session import Session
+    from seqspec import Session
 
     session = Session(folder, list(providers) or None)
     inputs = read(given)

@@ -1,0 +1,21 @@
+"""Packages that only some steps need, told as the extra that brings them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import CompileError
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports: a package that is missing is an error that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "seqspec":
+            raise
+        text = f"this needs the package `{missing}`, which is not installed"
+        raise CompileError("SEQ401", text, f"pip install 'seqspec-compiler[{name}]'") from None
