@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Name, width_of
+from seqspec.components.base import Component, Count, Word, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.cache import Hold
@@ -21,7 +21,7 @@ class Attend(Component):
     Bahdanau, Cho and Bengio 2015: the previous h asks, and the cell moves on [x; context].
     """
 
-    from_: Name = Field(alias="from")
+    from_: Word = Field(alias="from")
     """The stack it reads."""
     score: Literal["additive"] = "additive"
     """How query and memory are compared."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Context, Count, Finding, Findings, Name, Positive, Rate, width_of
+from seqspec.components.base import Component, Context, Count, Finding, Findings, Name, Positive, Rate, Word, width_of
 from seqspec.components.masks import Mask
 from seqspec.components.positions import Learned, NoPosition, Position, Rope, Sinusoidal
 from seqspec.graph.builder import Builder
@@ -157,7 +157,7 @@ class CrossAttention(Heads):
     """x[B, T, D], memory[B, S, M] -> [B, T, D]: attention over another stack. No mask but its padding, no positions."""
 
     kind: Literal["cross_attention"]
-    from_: Name = Field(alias="from")
+    from_: Word = Field(alias="from")
     """The stack it reads."""
 
     def resolved(self, name: str, width: int | None, bias: bool, dropout: float) -> CrossAttention:

@@ -24,7 +24,9 @@ def _usable(name: str) -> str:
     return name
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"), AfterValidator(_usable)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Name = Annotated[Word, AfterValidator(_usable)]
+"""A word that becomes an attribute of a PyTorch module and a part of parameter names."""
 
 
 class Component(BaseModel):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from seqspec.components.attention import CrossAttention, SelfAttention
-from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Name, Shorthand
+from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Shorthand, Word
 from seqspec.components.feedforward import FeedForward
 from seqspec.components.norms import LayerNorm, RMSNorm
 from seqspec.components.recurrent import GRU, LSTM, RNN
@@ -36,7 +36,7 @@ class Pattern(Component):
 
     repeat: Count = 1
     """How often the pattern is run through."""
-    pattern: list[Name] = Field(min_length=1)
+    pattern: list[Word] = Field(min_length=1)
     """Names from the stack's `blocks`."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Finding, Findings, Name, Shorthand, width_of
+from seqspec.components.base import Component, Finding, Findings, Shorthand, Word, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
@@ -27,7 +27,7 @@ class Bridge(Component):
     """
 
     kind: Literal["bridge"]
-    from_: Name = Field(alias="from")
+    from_: Word = Field(alias="from")
     """The stack it starts from."""
     map: Literal["copy", "linear", "linear_tanh"] = "copy"
     """`copy` needs equal widths; `linear_tanh` is Bahdanau's tanh(W h)."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from seqspec.components.attention import CrossAttention, SelfAttention
-from seqspec.components.base import Component, Count, Finding, Findings, Name, Rate
+from seqspec.components.base import Component, Count, Finding, Findings, Rate, Word
 from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
 from seqspec.components.bridge import Place, Source
 from seqspec.components.inputs import Features, Input, Tokens
@@ -79,7 +79,7 @@ class Stack(Inherited):
     """Whether every layer must not see the future: true in a decoder by default, false in an encoder."""
     mask: Mask | None = None
     """Who may attend to whom, for layers that do not say; causal where the stack is, by default."""
-    blocks: dict[Name, list[Sublayer]] | None = None
+    blocks: dict[Word, list[Sublayer]] | None = None
     """Blocks that patterns name."""
     layers: list[Entry] = Field(min_length=1)
     """Layers, blocks and patterns, in the order they run."""
