@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from seqspec.graph.dims import Shape
@@ -57,7 +58,6 @@ class State:
     dtype: DType = "float"
     held: bool = False
     cache: bool = False  # an attention's keys or values
-    initial: int | None = None  # the op's input that stands in while there is no past
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,13 @@ class Region:
     items: tuple[Node | Call, ...]
     outputs: tuple[Value, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "params", _unique(p for i in self.items for p in i.params))
-        object.__setattr__(self, "states", tuple(s for i in self.items for s in i.states))
+    @cached_property  # on demand: a check asks for none, and a root has as many as the model has weights
+    def params(self) -> tuple[Param, ...]:
+        return _unique(p for i in self.items for p in i.params)
 
-    params: tuple[Param, ...] = field(init=False)
-    states: tuple[State, ...] = field(init=False)
+    @cached_property
+    def states(self) -> tuple[State, ...]:
+        return tuple(s for i in self.items for s in i.states)
 
     def children(self) -> Iterator[Region]:
         """The regions this one calls or loops over, in order, repeats included."""
