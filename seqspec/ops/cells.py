@@ -10,7 +10,7 @@ from seqspec.graph.ir import Init, Param, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.gru import GruRule, Reset, Update
 from seqspec.ops.lstm import WITH_FORGET_BIAS, LstmRule, check_forget_bias, forget_init, with_forget_bias
-from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, uniform
+from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, step_flops, uniform
 from seqspec.ops.recurrent_text import STEPWISE_CELL
 from seqspec.ops.rnn import Activation, RnnRule
 
@@ -31,19 +31,20 @@ class Cell(Op):
     @property
     def native(self) -> bool:
         """Whether torch's own cell has this form."""
-        return self.rule.native and self.bias != "single"
+        return self.rule.native_cell and self.bias != "single"
 
     def infer(self, x: Value, *state: Value) -> tuple[Type, ...]:
         if len(x.shape) != 2 or x.shape[-1] != self.input_size:
             raise ShapeError(f"a cell of input size {self.input_size} is given {show(x.shape)}")
-        after = (x.shape[0], self.hidden_size)
-        if [s.shape for s in state] != [after for _ in self.rule.carried]:
+        after = [(x.shape[0], width) for width in self.rule.widths(self.hidden_size)]
+        if [s.shape for s in state] != after:
+            needed = " and ".join(f"{n} {show(s)}" for n, s in zip(self.rule.carried, after, strict=True))
             given = ", ".join(show(s.shape) for s in state)
-            raise ShapeError(f"a cell needs {' and '.join(self.rule.carried)} {show(after)}, not {given or 'nothing'}")
-        return tuple(Type(after) for _ in self.rule.carried)
+            raise ShapeError(f"a cell needs {needed}, not {given or 'nothing'}")
+        return tuple(map(Type, after))
 
     def params(self) -> tuple[Param, ...]:
-        shapes = parameter_shapes(self.rule.gates, self.input_size, self.hidden_size, self.bias)
+        shapes = parameter_shapes(self.rule, self.input_size, self.hidden_size, self.bias)
         return tuple(Param(name, shape, init=self.initial(name)) for name, shape in shapes.items())
 
     def initial(self, name: str) -> Init:
@@ -51,8 +52,8 @@ class Cell(Op):
         return uniform(self.hidden_size)
 
     def flops(self, x: Value, *state: Value) -> Size:
-        """The two matrices; gates and biases count nothing."""
-        return 2 * x.shape[0] * self.rule.gates * self.hidden_size * (self.input_size + self.hidden_size)
+        """The matrices; gates and biases count nothing."""
+        return x.shape[0] * step_flops(self.rule, self.input_size, self.hidden_size)
 
     def reference(self, np: Any, weights: Weights, x: Array, *state: Array) -> tuple[Array, ...]:
         return self.rule.reference(np, Gates.read(np, weights), x, state)
@@ -63,6 +64,7 @@ class Cell(Op):
             bias = ", bias=False" if self.bias == "none" else ""
             return f"nn.{self.rule.kind}Cell({sizes}{bias}{self.rule.options})"
         biases = f", biases={BIASES[self.bias]}" if self.bias != "double" else ""
+        biases += self.rule.stepwise_options
         return f"{STEPWISE_CELL.name}({self.rule.step().name}, {self.rule.gates}, {sizes}{biases})"
 
     def helpers(self) -> tuple[Helper, ...]:
@@ -90,16 +92,18 @@ class GruCell(Cell):
 
 @primitive
 class LstmCell(Cell):
-    """x[B,I], h[B,H], c[B,H] -> h'[B,H], c'[B,H]; `forget_bias` as in `Lstm`."""
+    """x[B,I], h[B,O], c[B,H] -> h'[B,O], c'[B,H]; the rest as in `Lstm`."""
 
     forget_bias: float | None = None
+    peepholes: bool = False
+    projection_size: int | None = None
 
     def __post_init__(self) -> None:
         check_forget_bias(self.forget_bias, self.bias)
 
     @property
     def rule(self) -> Rule:
-        return LstmRule()
+        return LstmRule(self.peepholes, self.projection_size)
 
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)

@@ -69,7 +69,7 @@ class GruRule(Rule):
 
     def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         (h,) = state
-        (W_r, W_z, W_n), (U_r, U_z, U_n), (b_r, b_z, b_n), (c_r, c_z, c_n) = (np.split(a, 3) for a in w)
+        (W_r, W_z, W_n), (U_r, U_z, U_n), (b_r, b_z, b_n), (c_r, c_z, c_n) = (np.split(a, 3) for a in w[:4])
         r = sigmoid(np, x @ W_r.T + b_r + h @ U_r.T + c_r)
         z = sigmoid(np, x @ W_z.T + b_z + h @ U_z.T + c_z)
         inner = r * (h @ U_n.T + c_n) if self.reset == "after" else (r * h) @ U_n.T + c_n

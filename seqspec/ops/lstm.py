@@ -13,13 +13,19 @@ from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid, 
 
 @primitive
 class Lstm(Recurrent):
-    """x[B,T,I], mask[B,S]?, h0[B,L·D,H]?, c0[B,L·D,H]? -> y[B,T,D·H], h[B,L·D,H], c[B,L·D,H]; see `Recurrent`.
+    """x[B,T,I], mask[B,S]?, h0[B,L·D,O]?, c0[B,L·D,H]? -> y[B,T,D·O], h[B,L·D,O], c[B,L·D,H]; see `Recurrent`.
 
     i, f, o = σ(W x + b + U h + c), g = tanh(…), gate rows i f g o; c' = f c + i g, h' = o tanh(c'). `forget_bias` is
     where the forget rows of the bias start: bias_ih there is it and bias_hh zero, so that it is counted once.
+
+    With `peepholes` the gates see the cell: i and f add p ⊙ c, o adds p ⊙ c'; weight_ch[3H], rows i f o (Gers 2002;
+    ONNX's P has them as i o f; torch has none). With a `projection_size` O, h' = R (o tanh(c')), weight_hr[O,H]
+    (Sak 2014; torch's proj_size; ONNX has none).
     """
 
     forget_bias: float | None = None
+    peepholes: bool = False
+    projection_size: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -27,7 +33,7 @@ class Lstm(Recurrent):
 
     @property
     def rule(self) -> Rule:
-        return LstmRule()
+        return LstmRule(self.peepholes, self.projection_size)
 
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)
@@ -43,6 +49,9 @@ class Lstm(Recurrent):
 class LstmRule(Rule):
     """One step of an LSTM."""
 
+    peepholes: bool = False
+    projection_size: int | None = None
+
     kind: ClassVar[str] = "LSTM"
     gates: ClassVar[int] = 4
     carried: ClassVar[tuple[str, ...]] = ("h", "c")
@@ -50,35 +59,82 @@ class LstmRule(Rule):
 
     @property
     def native(self) -> bool:
-        return True
+        return not self.peepholes
+
+    @property
+    def native_cell(self) -> bool:
+        return self.native and self.projection_size is None
+
+    @property
+    def options(self) -> str:
+        return "" if self.projection_size is None else f", proj_size={self.projection_size}"
+
+    @property
+    def stepwise_options(self) -> str:
+        return (", peepholes=True" if self.peepholes else "") + self.options
+
+    @property
+    def in_onnx(self) -> bool:
+        return self.projection_size is None
+
+    def widths(self, hidden_size: int) -> tuple[int, ...]:
+        return (self.projection_size or hidden_size, hidden_size)
+
+    def more_parameters(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
+        peephole: dict[str, tuple[int, ...]] = {"weight_ch": (3 * hidden_size,)} if self.peepholes else {}
+        return peephole | ({"weight_hr": (self.projection_size, hidden_size)} if self.projection_size else {})
+
+    def onnx_peephole(self, np: Any, weight: Array) -> Array:
+        i, f, o = np.split(weight, 3)
+        return np.concatenate([i, o, f])
 
     def step(self) -> Helper:
-        return _STEP
+        name = "lstm_step" + "_peepholes" * self.peepholes + "_projected" * bool(self.projection_size)
+        more = ", weight_ch" * self.peepholes + ", weight_hr" * bool(self.projection_size)
+        see = "; i, f see c and o sees c'" if self.peepholes else ""
+        hidden = "R (o tanh(c'))" if self.projection_size else "o tanh(c')"
+        h = "torch.sigmoid(o) * torch.tanh(new)"
+        lines = [
+            f"def {name}(x, state, weight, bias{more}):",
+            f'    """x = W x_t + b, of gates i f g o; c\' = f c + i g, h\' = {hidden}{see}"""',
+            "    h, c = state",
+            "    i, f, g, o = (x + F.linear(h, weight, bias)).chunk(4, -1)",
+            *(f"    {line}" for line in (_PEEPHOLES if self.peepholes else (_NEW.replace("new", "c"),))),
+            f"    return {f'F.linear({h}, weight_hr)' if self.projection_size else h}, new",
+        ]
+        text = "\n".join(lines) + "\n"
+        return Helper(name, "\n" + (text if self.peepholes else text.replace("new", "c")))
 
     def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         h, c = state
         i, f, g, o = np.split(x @ w.W.T + w.b + h @ w.U.T + w.c, 4, axis=-1)
-        c = sigmoid(np, f) * c + sigmoid(np, i) * np.tanh(g)
-        return sigmoid(np, o) * np.tanh(c), c
+        p_i, p_f, p_o = (0, 0, 0) if w.peephole is None else np.split(w.peephole, 3)
+        new = sigmoid(np, f + p_f * c) * c + sigmoid(np, i + p_i * c) * np.tanh(g)
+        h = sigmoid(np, o + p_o * new) * np.tanh(new)
+        return h if w.projection is None else h @ w.projection.T, new
 
     def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         h, c = state
         gates = o.Gemm(h, o.param("weight_hh"), input_gates(o, x, bias, summed=4 * hidden_size), transB=1)
         i, f, g, out = o.many("Split", 4, gates, axis=-1, num_outputs=4)
-        c = o.Add(o.Mul(o.Sigmoid(f), c), o.Mul(o.Sigmoid(i), o.Tanh(g)))
-        return o.Mul(o.Sigmoid(out), o.Tanh(c)), c
+        p_i = p_f = p_o = None
+        if self.peepholes:
+            p_i, p_f, p_o = o.many("Split", 3, o.param("weight_ch"), axis=0, num_outputs=3)
+        new = o.Add(o.Mul(o.Sigmoid(_peeping(o, f, p_f, c)), c), o.Mul(o.Sigmoid(_peeping(o, i, p_i, c)), o.Tanh(g)))
+        h = o.Mul(o.Sigmoid(_peeping(o, out, p_o, new)), o.Tanh(new))
+        return o.Gemm(h, o.param("weight_hr"), None, transB=1) if self.projection_size else h, new
 
 
-_STEP = Helper(
-    "lstm_step",
-    '''
-def lstm_step(x, state, weight, bias):
-    """x = W x_t + b, of gates i f g o; c' = f c + i g, h' = o tanh(c')"""
-    h, c = state
-    i, f, g, o = (x + F.linear(h, weight, bias)).chunk(4, -1)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
-''',
+def _peeping(o: OnnxWriter, gate: Any, weight: Any, c: Any) -> Any:
+    """gate + p ⊙ c, where there is a p."""
+    return gate if weight is None else o.Add(gate, o.Mul(weight, c))
+
+
+_NEW = "new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)"
+_PEEPHOLES = (
+    "p_i, p_f, p_o = weight_ch.chunk(3)",
+    "new = torch.sigmoid(f + p_f * c) * c + torch.sigmoid(i + p_i * c) * torch.tanh(g)",
+    "o = o + p_o * new",
 )
 
 

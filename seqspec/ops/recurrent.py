@@ -11,7 +11,7 @@ from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Init, Param, State, Value
 from seqspec.ops import recurrent_onnx
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
-from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Bias, Gates, Rule, parameter_shapes, uniform
+from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Bias, Gates, Rule, parameter_shapes, step_flops, uniform
 from seqspec.ops.recurrent_text import RAGGED, RECURRENT, STEPWISE_LAYERS
 
 Choice = TypeVar("Choice")
@@ -28,12 +28,13 @@ class Direction(NamedTuple):
 
 @primitive
 class Recurrent(Op):
-    """x[B,T,I], mask[B,S]?, h0[B,L·D,H]? (c0) -> y[B,T,D·H], h[B,L·D,H] (c)
+    """x[B,T,I], mask[B,S]?, h0[B,L·D,O]? (c0[B,L·D,H]?) -> y[B,T,D·O], h[B,L·D,O] (c[B,L·D,H])
 
     True in the mask is real; one longer than x counts by its last T columns. Padding may lie anywhere: it is skipped,
     its outputs are zeros, the final state is the one after the last real step (backward: after the first), and a row
     with no real step keeps its initial state. States are batch first, layer by layer, forward before backward. A past
     wins over h0, which wins over zeros. `dropout` acts between layers; parameters have torch's names and layouts.
+    O is H, unless an LSTM projects what it puts out.
     """
 
     input_size: int
@@ -58,6 +59,11 @@ class Recurrent(Op):
         return 2 if self.bidirectional else 1
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of each state; the first is what a direction puts out."""
+        return self.rule.widths(self.hidden_size)
+
+    @property
     def native(self) -> bool:
         """Whether torch's own module has this form; else the emitted file steps through time."""
         return self.rule.native and self.bias != "single"
@@ -67,15 +73,15 @@ class Recurrent(Op):
             raise ShapeError(f"a recurrent layer of input size {self.input_size} is given {show(x.shape)}")
         if mask is not None and (len(mask.shape) != 2 or mask.shape[0] != x.shape[0] or mask.dtype != "bool"):
             raise ShapeError(f"a mask {mask.dtype}{show(mask.shape)} does not fit {show(x.shape)}")
-        state = self._state_shape(x)
-        for value in initial:
+        states = self._state_shapes(x)
+        for value, state in zip(initial, states, strict=False):
             if value is not None and value.shape != state:
                 raise ShapeError(f"an initial state is {show(state)}, not {show(value.shape)}")
-        y = (*x.shape[:2], self.directions * self.hidden_size)
-        return (Type(y), *(Type(state) for _ in self.rule.carried))
+        y = (*x.shape[:2], self.directions * self.widths[0])
+        return (Type(y), *map(Type, states))
 
     def params(self) -> tuple[Param, ...]:
-        return tuple(p for layer in self._layers() for d in layer for p in self._direction_params(d))
+        return tuple(p for layer in self.layers() for d in layer for p in self._direction_params(d))
 
     def initial(self, name: str) -> Init:
         """How the parameter of this name (without its suffix) starts."""
@@ -84,34 +90,34 @@ class Recurrent(Op):
     def states(self, x: Value, *_: Value | None) -> tuple[State, ...]:
         if not self.stateful:
             return ()
-        return tuple(State(name, self._state_shape(x), output=k) for k, name in enumerate(self.rule.carried, 1))
+        named = zip(self.rule.carried, self._state_shapes(x), strict=True)
+        return tuple(State(name, shape, output=k) for k, (name, shape) in enumerate(named, 1))
 
     def flops(self, x: Value, *_: Value | None) -> Size:
-        """The two matrices of every layer, direction and step, padding included; gates and biases count nothing."""
-        rows = self.rule.gates * self.hidden_size
-        columns = sum(d.input_size + self.hidden_size for layer in self._layers() for d in layer)
-        return 2 * prod(x.shape[:2]) * rows * columns
+        """The matrices of every layer, direction and step, padding included; gates and biases count nothing."""
+        each = sum(step_flops(self.rule, d.input_size, self.hidden_size) for layer in self.layers() for d in layer)
+        return prod(x.shape[:2]) * each
 
     def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
         x, mask, given, pasts = self._arguments(inputs)
         batch, time, _ = x.shape
-        zeros = np.zeros((batch, self.num_layers * self.directions, self.hidden_size), x.dtype)
-        states = [np.copy(_first(past, start, zeros)) for past, start in zip(pasts, given, strict=True)]
-        y = np.zeros((batch, time, self.directions * self.hidden_size), x.dtype)
+        zeros = [np.zeros((batch, self.num_layers * self.directions, width), x.dtype) for width in self.widths]
+        states = [np.copy(_first(*choices)) for choices in zip(pasts, given, zeros, strict=True)]
+        y = np.zeros((batch, time, self.directions * self.widths[0]), x.dtype)
         for row in range(batch):
             real = [t for t in range(time) if mask is None or mask[row, t - time]]
             sequence = x[row, real]
-            for layer in self._layers():
+            for layer in self.layers():
                 outputs = [self._reference_direction(np, weights, d, sequence, [s[row] for s in states]) for d in layer]
                 sequence = np.concatenate(outputs, -1)
             y[row, real] = sequence
         return (y, *states)
 
     def _reference_direction(self, np: Any, weights: Weights, d: Direction, x: Array, states: Sequence[Array]) -> Array:
-        """x[N,I] -> y[N,H] over real steps alone; writes the final state into states[L·D,H]."""
+        """x[N,I] -> y[N,O] over real steps alone; writes the final state into states[L·D,O] and the like."""
         gates = Gates.read(np, weights, d.suffix)
         state = tuple(s[d.number] for s in states)
-        y = np.zeros((len(x), self.hidden_size), x.dtype)
+        y = np.zeros((len(x), self.widths[0]), x.dtype)
         for t in reversed(range(len(x))) if d.backward else range(len(x)):
             state = self.rule.reference(np, gates, x[t], state)
             y[t] = state[0]
@@ -127,6 +133,7 @@ class Recurrent(Op):
             more += self.rule.options + (", bias=False" if self.bias == "none" else "") + ", batch_first=True"
             return f"nn.{self.rule.kind}({self.input_size}, {self.hidden_size}{more}{tail})"
         more += f", biases={BIASES[self.bias]}" if self.bias != "double" else ""
+        tail += self.rule.stepwise_options
         first = f"{self.rule.step().name}, {self.rule.gates}"
         return f"{STEPWISE_LAYERS.name}({first}, {self.input_size}, {self.hidden_size}{more}{tail})"
 
@@ -150,16 +157,21 @@ class Recurrent(Op):
     def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
         x, mask, given, pasts = self._arguments(inputs)
         starts = [_first(past, start, None) for past, start in zip(pasts, given, strict=True)]
+        if not self.rule.in_onnx:
+            from seqspec.ops.recurrent_scan import run  # which is made of loops, and few layers need it
+
+            return run(o, self, x, mask, starts)
         attributes = self.rule.onnx_attributes | {"direction": "bidirectional" if self.bidirectional else "forward"}
         if "activations" in attributes:
             attributes["activations"] *= self.directions
         sizes = recurrent_onnx.Sizes(self.input_size, self.hidden_size, self.directions)
-        layers = [self._onnx_layer(o, layer) for layer in self._layers()]
+        layers = [self._onnx_layer(o, layer) for layer in self.layers()]
         return recurrent_onnx.run(o, self.rule.kind, attributes, sizes, layers, x, mask, starts)
 
     def _onnx_layer(self, o: OnnxWriter, layer: tuple[Direction, ...]) -> recurrent_onnx.Layer:
         """A layer's weights with ONNX's blocks of gates; a bias that is not there is zeros beside one that is."""
         rule, biases = self.rule, BIASES[self.bias]
+        peephole = "weight_ch" in rule.more_parameters(self.hidden_size)
         rows = rule.gates * self.hidden_size
 
         def blocks(np: Any, array: Array) -> Array:
@@ -173,6 +185,9 @@ class Recurrent(Op):
             both = np.stack([blocks(np, a) for a in arrays]).reshape(len(layer), -1)
             return np.pad(both, ((0, 0), (0, 2 * rows - both.shape[1])))
 
+        def peepholes(np: Any, *arrays: Array) -> Array:
+            return np.stack([rule.onnx_peephole(np, a) for a in arrays])
+
         def derived(role: str, shape: Shape, make: Callable[..., Array], *names: str) -> Any:
             tag = f"{role}{layer[0].suffix}{'_negated' if -1 in rule.onnx_signs else ''}"
             return o.derived(tag, (len(layer), *shape), make, *(n + d.suffix for d in layer for n in names))
@@ -181,12 +196,13 @@ class Recurrent(Op):
             derived("W", (rows, layer[0].input_size), matrices, "weight_ih"),
             derived("R", (rows, self.hidden_size), matrices, "weight_hh"),
             derived("B", (2 * rows,), vectors, *BIAS_NAMES[:biases]) if biases else None,
+            derived("P", (3 * self.hidden_size,), peepholes, "weight_ch") if peephole else None,
         )
 
-    def _layers(self) -> Iterator[tuple[Direction, ...]]:
+    def layers(self) -> Iterator[tuple[Direction, ...]]:
         """The directions of every layer, in the order of the state."""
         for layer in range(self.num_layers):
-            width = self.directions * self.hidden_size if layer else self.input_size
+            width = self.directions * self.widths[0] if layer else self.input_size
             yield tuple(
                 Direction(layer * self.directions + k, f"_l{layer}{'_reverse' if k else ''}", width, bool(k))
                 for k in range(self.directions)
@@ -200,11 +216,11 @@ class Recurrent(Op):
         pasts = list(inputs[split:]) or [None] * count
         return x, mask, given, pasts
 
-    def _state_shape(self, x: Value) -> Shape:
-        return (x.shape[0], self.num_layers * self.directions, self.hidden_size)
+    def _state_shapes(self, x: Value) -> list[Shape]:
+        return [(x.shape[0], self.num_layers * self.directions, width) for width in self.widths]
 
     def _direction_params(self, d: Direction) -> tuple[Param, ...]:
-        shapes = parameter_shapes(self.rule.gates, d.input_size, self.hidden_size, self.bias)
+        shapes = parameter_shapes(self.rule, d.input_size, self.hidden_size, self.bias)
         return tuple(Param(name + d.suffix, shape, init=self.initial(name)) for name, shape in shapes.items())
 
 

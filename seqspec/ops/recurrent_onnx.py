@@ -11,11 +11,12 @@ from seqspec.ops.padding import last_columns
 
 
 class Layer(NamedTuple):
-    """W[D,G·H,I], R[D,G·H,H] and B[D,2G·H] (or None) of one layer, in ONNX's order of gates."""
+    """W[D,G·H,I], R[D,G·H,H], B[D,2G·H] and P[D,3H] (or None) of one layer, in ONNX's order of gates."""
 
     W: Any
     R: Any
     B: Any
+    P: Any
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def run(
     for number, layer in enumerate(layers):
         if number:
             y = _between(o, y, sizes)
-        inputs = [y, *layer, o.cast(lengths, "int32"), *(states[number] for states in initial)]
+        at_start = (states[number] for states in initial)
+        inputs = [y, layer.W, layer.R, layer.B, o.cast(lengths, "int32"), *at_start, layer.P]
         while inputs[-1] is None:
             inputs.pop()
         y, *last = o.many(kind, 1 + len(starts), *inputs, hidden_size=sizes.hidden, **attributes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from seqspec.graph.dims import Shape
@@ -18,18 +18,23 @@ BIAS_NAMES = ("bias_ih", "bias_hh")
 
 
 class Gates(NamedTuple):
-    """W[G·H,I], U[G·H,H], b[G·H], c[G·H] of one direction or cell, for a reference; absent biases are zeros."""
+    """W[G·H,I], U[G·H,H], b[G·H], c[G·H] of one direction or cell, for a reference; absent biases are zeros.
+
+    `peephole` and `projection` are `weight_ch` and `weight_hr` of an LSTM that has them.
+    """
 
     W: Array
     U: Array
     b: Array
     c: Array
+    peephole: Array | None = None
+    projection: Array | None = None
 
     @classmethod
     def read(cls, np: Any, weights: Weights, suffix: str = "") -> Gates:
         W, U = weights["weight_ih" + suffix], weights["weight_hh" + suffix]
         b, c = (weights.get(name + suffix, np.zeros(len(W), W.dtype)) for name in BIAS_NAMES)
-        return cls(W, U, b, c)
+        return cls(W, U, b, c, *(weights.get(name + suffix) for name in ("weight_ch", "weight_hr")))
 
 
 class Rule(ABC):
@@ -46,9 +51,36 @@ class Rule(ABC):
         """Whether torch has it, given both biases or none."""
 
     @property
+    def native_cell(self) -> bool:
+        """The same of torch's cell."""
+        return self.native
+
+    @property
     def options(self) -> str:
         """More constructor arguments of torch's module."""
         return ""
+
+    @property
+    def stepwise_options(self) -> str:
+        """More constructor arguments of the emitted file's own module."""
+        return ""
+
+    @property
+    def in_onnx(self) -> bool:
+        """Whether ONNX's op has it; else a file steps through time."""
+        return True
+
+    def widths(self, hidden_size: int) -> tuple[int, ...]:
+        """Channels of each carried value; the first is what is put out."""
+        return (hidden_size,) * len(self.carried)
+
+    def more_parameters(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
+        """Parameters besides the matrices of the gates and their biases."""
+        return {}
+
+    def onnx_peephole(self, np: Any, weight: Array) -> Array:
+        """`weight_ch` with ONNX's blocks."""
+        raise NotImplementedError
 
     @property
     def onnx_attributes(self) -> dict[str, Any]:
@@ -73,11 +105,23 @@ class Rule(ABC):
         """The next state from x[B, I] and state[B, H] each, in nodes: a cell's."""
 
 
-def parameter_shapes(gates: int, input_size: int, hidden_size: int, bias: Bias) -> dict[str, Shape]:
-    """weight_ih[G·H,I], weight_hh[G·H,H], bias_ih[G·H], bias_hh[G·H], as many as there are."""
-    rows = gates * hidden_size
-    shapes: dict[str, Shape] = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size)}
-    return shapes | dict.fromkeys(BIAS_NAMES[: BIASES[bias]], (rows,))
+def parameter_shapes(rule: Rule, input_size: int, hidden_size: int, bias: Bias) -> dict[str, Shape]:
+    """weight_ih[G·H,I], weight_hh[G·H,O], bias_ih[G·H], bias_hh[G·H], as many as there are, and what else there is.
+
+    O are the channels put out: H, unless they are projected.
+    """
+    rows = rule.gates * hidden_size
+    shapes: dict[str, Shape] = {"weight_ih": (rows, input_size), "weight_hh": (rows, rule.widths(hidden_size)[0])}
+    shapes |= dict.fromkeys(BIAS_NAMES[: BIASES[bias]], (rows,))
+    shapes.update(rule.more_parameters(hidden_size))
+    return shapes
+
+
+def step_flops(rule: Rule, input_size: int, hidden_size: int) -> int:
+    """Of one row and step: the matrices; gates, biases and peepholes count nothing."""
+    out = rule.widths(hidden_size)[0]
+    gates = rule.gates * hidden_size * (input_size + out)
+    return 2 * (gates + sum(prod(s) for s in rule.more_parameters(hidden_size).values() if len(s) == 2))
 
 
 def uniform(hidden_size: int) -> Init:

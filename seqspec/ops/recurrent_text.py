@@ -8,10 +8,10 @@ INITIAL_STATES = Helper(
     "initial_states",
     '''
 def initial_states(rnn, x, h=None, c=None):
-    """[B, L * D, H] each, zeros where not given: h, and c where the layer has four gates"""
-    zeros = x.new_zeros(x.shape[0], rnn.num_layers * (2 if rnn.bidirectional else 1), rnn.hidden_size)
-    states = (h, c) if rnn.weight_hh_l0.shape[0] == 4 * rnn.hidden_size else (h,)
-    return tuple(zeros if s is None else s for s in states)
+    """[B, L * D, H] each, zeros where not given: h, as wide as what is put out, and c where there are four gates"""
+    (rows, width), layers = rnn.weight_hh_l0.shape, rnn.num_layers * (2 if rnn.bidirectional else 1)
+    states = [(h, width), (c, rnn.hidden_size)][: 2 if rows == 4 * rnn.hidden_size else 1]
+    return tuple(x.new_zeros(x.shape[0], layers, size) if s is None else s for s, size in states)
 ''',
 )
 
@@ -33,7 +33,7 @@ def recurrent(rnn, x, *states):
     """x[B, T, I], states[B, L * D, H] or None -> y[B, T, D * H], states; nothing is padding, and T may be 0"""
     states = initial_states(rnn, x, *states)
     if x.shape[1] == 0:
-        return x.new_zeros(x.shape[0], 0, rnn.hidden_size * (2 if rnn.bidirectional else 1)), *states
+        return x.new_zeros(x.shape[0], 0, states[0].shape[-1] * (2 if rnn.bidirectional else 1)), *states
     y, states = run_layers(rnn, x, states)
     return y, *states
 ''',
@@ -62,15 +62,16 @@ def one_direction(rnn, step, x, real, state, suffix):
     """x[B, T, I], real[B, T, 1] or None, state[B, H] each -> y[B, T, H], state"""
     bias_ih, bias_hh = getattr(rnn, "bias_ih" + suffix, None), getattr(rnn, "bias_hh" + suffix, None)
     weight_hh, times = getattr(rnn, "weight_hh" + suffix), range(x.shape[1])
+    more = [getattr(rnn, name + suffix) for name in ("weight_ch", "weight_hr") if hasattr(rnn, name + suffix)]
     x = F.linear(x, getattr(rnn, "weight_ih" + suffix), bias_ih)
     outputs = []
     for t in reversed(times) if suffix.endswith("_reverse") else times:
-        new = step(x[:, t], state, weight_hh, bias_hh)
+        new = step(x[:, t], state, weight_hh, bias_hh, *more)
         state = new if real is None else tuple(torch.where(real[:, t], n, s) for n, s in zip(new, state, strict=True))
         outputs.append(new[0])
     if suffix.endswith("_reverse"):
         outputs.reverse()
-    y = torch.stack(outputs, 1) if outputs else x.new_zeros(x.shape[0], 0, rnn.hidden_size)
+    y = torch.stack(outputs, 1) if outputs else x.new_zeros(x.shape[0], 0, state[0].shape[-1])
     return y if real is None else y.masked_fill(~real, 0), state
 ''',
 )
@@ -118,16 +119,29 @@ class Stepwise(nn.Module):
     """
 
     def __init__(
-        self, step, gates, input_size, hidden_size, num_layers=1, bidirectional=False, biases=2, dropout=0.0
+        self,
+        step,
+        gates,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bidirectional=False,
+        biases=2,
+        dropout=0.0,
+        peepholes=False,
+        proj_size=0,
     ):
         super().__init__()
         self.step, self.hidden_size, self.num_layers = step, hidden_size, num_layers
         self.bidirectional, self.dropout = bidirectional, dropout
-        directions, rows = ("", "_reverse") if bidirectional else ("",), gates * hidden_size
+        directions = ("", "_reverse") if bidirectional else ("",)
+        rows, width = gates * hidden_size, proj_size or hidden_size
         for layer in range(num_layers):
-            columns = len(directions) * hidden_size if layer else input_size
-            shapes = [("weight_ih", (rows, columns)), ("weight_hh", (rows, hidden_size))]
+            columns = len(directions) * width if layer else input_size
+            shapes = [("weight_ih", (rows, columns)), ("weight_hh", (rows, width))]
             shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))][:biases]
+            shapes += [("weight_ch", (3 * hidden_size,))] if peepholes else []
+            shapes += [("weight_hr", (proj_size, hidden_size))] if proj_size else []
             for direction in directions:
                 for name, shape in shapes:
                     start = torch.empty(shape).uniform_(-(hidden_size**-0.5), hidden_size**-0.5)
@@ -145,16 +159,20 @@ STEPWISE_CELL = Helper(
 class StepwiseCell(nn.Module):
     """A cell that torch lacks: `step(W x + b, states, U, c) -> states` of `gates` blocks; named as in nn.GRUCell"""
 
-    def __init__(self, step, gates, input_size, hidden_size, biases=2):
+    def __init__(self, step, gates, input_size, hidden_size, biases=2, peepholes=False, proj_size=0):
         super().__init__()
         self.step, rows = step, gates * hidden_size
-        shapes = [("weight_ih", (rows, input_size)), ("weight_hh", (rows, hidden_size))]
-        for number, (name, shape) in enumerate([*shapes, ("bias_ih", (rows,)), ("bias_hh", (rows,))]):
-            start = torch.empty(shape).uniform_(-(hidden_size**-0.5), hidden_size**-0.5)
-            self.register_parameter(name, nn.Parameter(start) if number < 2 + biases else None)
+        shapes = [("weight_ih", (rows, input_size)), ("weight_hh", (rows, proj_size or hidden_size))]
+        shapes += [("bias_ih", (rows,) if biases else None), ("bias_hh", (rows,) if biases > 1 else None)]
+        shapes += [("weight_ch", (3 * hidden_size,))] if peepholes else []
+        shapes += [("weight_hr", (proj_size, hidden_size))] if proj_size else []
+        for name, shape in shapes:
+            start = torch.empty(shape or 0).uniform_(-(hidden_size**-0.5), hidden_size**-0.5)
+            self.register_parameter(name, nn.Parameter(start) if shape else None)
 
     def forward(self, x, *states):
-        states = self.step(F.linear(x, self.weight_ih, self.bias_ih), states, self.weight_hh, self.bias_hh)
+        more = [getattr(self, name) for name in ("weight_ch", "weight_hr") if hasattr(self, name)]
+        states = self.step(F.linear(x, self.weight_ih, self.bias_ih), states, self.weight_hh, self.bias_hh, *more)
         return states if len(states) > 1 else states[0]
 ''',
 )

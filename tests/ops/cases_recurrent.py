@@ -20,6 +20,7 @@ from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
 from seqspec.ops.ragged import KeepAtPadding, RealSteps
 from seqspec.ops.recurrent import Recurrent
+from seqspec.ops.recurrent_scan import LstmStep
 from seqspec.ops.rnn import Rnn
 from seqspec.ops.shape import Concat
 from seqspec.ops.state import MergeDirections, SelectState, StackStates
@@ -38,6 +39,14 @@ LAYERS: dict[str, Recurrent] = {
     "lstm three layers both ways": Lstm(3, 2, 3, True),
     "lstm single both ways": Lstm(3, 4, 1, True, "single"),
     "lstm without bias": Lstm(3, 4, 2, bias="none", dropout=0.5),
+    "lstm projected": Lstm(3, 5, projection_size=2),
+    "lstm projected two layers both ways": Lstm(3, 4, 2, True, projection_size=3),
+    "lstm projected single": Lstm(3, 4, 2, bias="single", projection_size=3),
+    "lstm peepholes": Lstm(3, 5, peepholes=True),
+    "lstm peepholes two layers both ways": Lstm(3, 4, 2, True, peepholes=True),
+    "lstm peepholes without bias": Lstm(3, 4, bias="none", peepholes=True),
+    "lstm peepholes projected": Lstm(3, 5, 2, peepholes=True, projection_size=3),
+    "lstm peepholes projected both ways": Lstm(3, 4, 1, True, "single", peepholes=True, projection_size=3),
     "rnn tanh": Rnn(3, 5, 2),
     "rnn relu both ways": Rnn(3, 4, 1, True, activation="relu"),
     "rnn sigmoid both ways": Rnn(3, 4, 2, True, activation="sigmoid"),
@@ -70,9 +79,7 @@ def layer_row(
     past: bool = False,
 ) -> Row:
     """A mask longer than `time` covers a past too. `start` gives h0 (c0), `past` makes the layer stateful."""
-    states = tuple(
-        random(batch, op.num_layers * op.directions, op.hidden_size, seed=k) for k in range(len(op.rule.carried))
-    )
+    states = tuple(random(batch, op.num_layers * op.directions, width, seed=k) for k, width in enumerate(op.widths))
     length = (B, T) if mask is None or mask.shape[1] == time else (B, P + T)
     inputs = [Input((B, T, op.input_size), random(batch, time, op.input_size))]
     inputs.append(Input(length, mask, "bool") if mask is not None else None)
@@ -110,6 +117,11 @@ CELLS: dict[str, Cell] = {
     "lstm": LstmCell(3, 4),
     "lstm single": LstmCell(3, 4, "single"),
     "lstm without bias": LstmCell(3, 4, "none"),
+    "lstm projected": LstmCell(3, 4, projection_size=2),
+    "lstm peepholes": LstmCell(3, 4, peepholes=True),
+    "lstm peepholes projected": LstmCell(3, 4, "none", peepholes=True, projection_size=3),
+    "lstm step": LstmStep(3, 4, suffix="_l1_reverse"),
+    "lstm step peepholes projected": LstmStep(3, 4, "single", peepholes=True, projection_size=3),
     "rnn tanh": RnnCell(3, 4),
     "rnn relu": RnnCell(3, 4, "none", activation="relu"),
     "rnn sigmoid": RnnCell(3, 4, activation="sigmoid"),
@@ -118,8 +130,8 @@ CELLS: dict[str, Cell] = {
 
 
 def cell_row(name: str, op: Cell, batch: int) -> Row:
-    states = [random(batch, op.hidden_size, seed=k) for k in range(len(op.rule.carried))]
-    inputs = [Input((B, op.input_size), random(batch, op.input_size)), *(Input((B, op.hidden_size), s) for s in states)]
+    states = [random(batch, width, seed=k) for k, width in enumerate(op.rule.widths(op.hidden_size))]
+    inputs = [Input((B, op.input_size), random(batch, op.input_size)), *(Input((B, s.shape[1]), s) for s in states)]
     return Row(name, op, tuple(inputs), {BATCH: batch})
 
 

@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.reference
 import pytest
 import torch
 from cases_recurrent import LAYERS, MASKS, B, S, T, attending_body, layer_row, lstm_body, random
@@ -54,6 +56,8 @@ def torch_layer(op: Recurrent, row: Row) -> nn.RNNBase:
     options["bias"] = op.bias != "none"
     if isinstance(op, Rnn):
         options["nonlinearity"] = op.activation
+    if isinstance(op, Lstm):
+        options["proj_size"] = op.projection_size or 0
     kind = {Gru: nn.GRU, Lstm: nn.LSTM, Rnn: nn.RNN}[type(op)]
     layer = kind(op.input_size, op.hidden_size, batch_first=True, dtype=torch.float64, **options).eval()
     layer.load_state_dict({name.removeprefix("op."): w for name, w in tensors(row.weights()).items()})
@@ -75,6 +79,39 @@ def test_reference_and_emitted_file_are_torch_on_a_packed_sequence(name: str) ->
     for ours, judge, torchs in zip(emitted, reference(row), want, strict=True):
         torch.testing.assert_close(ours, torchs, rtol=0, atol=1e-12)
         np.testing.assert_allclose(judge, torchs, rtol=0, atol=1e-12)
+
+
+# ONNX's own description of the node: peepholes
+
+
+@pytest.mark.parametrize("name", ["lstm peepholes", "lstm peepholes without bias"])
+def test_peepholes_are_those_of_the_onnx_node(name: str) -> None:
+    op = replace(LAYERS[name], num_layers=1, bidirectional=False)
+    row = layer_row(name, op, start=True)
+    weights = {n.removeprefix("op."): w for n, w in row.weights().items()}
+
+    def gates(weight: Array, order: str) -> Array:
+        """i f g o -> i o f c, or i f o -> i o f"""
+        parts = dict(zip(order, np.split(weight, len(order)), strict=True))
+        return np.concatenate([parts[g] for g in "iofg" if g in order])[None]
+
+    rows = 4 * op.hidden_size
+    biases = [gates(weights.get(n, np.zeros(rows)), "ifgo") for n in ("bias_ih_l0", "bias_hh_l0")]
+    matrices = [gates(weights[n], "ifgo") for n in ("weight_ih_l0", "weight_hh_l0")]
+    x, _, h, c = (None if i is None else i.array for i in row.inputs)
+    feeds = {"X": x.swapaxes(0, 1), "W": matrices[0], "R": matrices[1], "B": np.concatenate(biases, 1)}
+    feeds |= {"h": h.swapaxes(0, 1), "c": c.swapaxes(0, 1), "P": gates(weights["weight_ch_l0"], "ifo")}
+    node = onnx.helper.make_node(
+        "LSTM", ["X", "W", "R", "B", "", "h", "c", "P"], ["Y", "Yh", "Yc"], hidden_size=op.hidden_size
+    )
+    described = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.DOUBLE, a.shape) for n, a in feeds.items()]
+    made = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.DOUBLE, None) for n in ("Y", "Yh", "Yc")]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "peepholes", described, made))
+    want_y, want_h, want_c = onnx.reference.ReferenceEvaluator(model).run(None, feeds)
+    got_y, got_h, got_c = reference(row)
+    np.testing.assert_allclose(got_y, want_y[:, 0].swapaxes(0, 1), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(got_h, want_h.swapaxes(0, 1), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(got_c, want_c.swapaxes(0, 1), rtol=0, atol=1e-12)
 
 
 # padding: left, right, in holes, alone
@@ -352,6 +389,8 @@ def test_flops_are_the_matrices() -> None:
     assert Gru(7, 4).flops(x) == 2 * 3 * 5 * 12 * (7 + 4)
     assert Lstm(7, 4, 2, True).flops(x) == 2 * 3 * 5 * 2 * 16 * ((7 + 4) + (8 + 4))
     assert Rnn(7, 4, 3).flops(x) == 2 * 3 * 5 * 4 * ((7 + 4) + 2 * (4 + 4))
+    assert Lstm(7, 4, 2, True, projection_size=3).flops(x) == 2 * 15 * 2 * (16 * (7 + 3) + 12 + 16 * (6 + 3) + 12)
+    assert Lstm(7, 4, peepholes=True).flops(x) == Lstm(7, 4).flops(x)
     assert LstmCell(7, 4).flops(b.input("step", (3, 7)), b.input("h", (3, 4)), b.input("c", (3, 4))) == 2 * 3 * 16 * 11
 
 
@@ -364,7 +403,7 @@ def test_what_does_not_fit_is_said() -> None:
         Gru(7, 4, 2).infer(x, mask, b.input("h", (B, 1, 4)))
     with pytest.raises(ShapeError, match="a mask int64"):
         Gru(7, 4).infer(x, b.input("ids", (B, T), "int64"))
-    with pytest.raises(ShapeError, match="a cell needs h and c"):
+    with pytest.raises(ShapeError, match=r"a cell needs h \[batch_size, 4\] and c"):
         LstmCell(7, 4).infer(b.input("step", (B, 7)), b.input("h0", (B, 4)))
     with pytest.raises(ShapeError, match="there is no layer 1 of 2 directions"):
         SelectState(1, 2).infer(b.input("states", (B, 2, 4)))
@@ -377,7 +416,9 @@ def test_what_does_not_fit_is_said() -> None:
 
 def test_parameters_are_torchs_in_its_order() -> None:
     lstm = nn.LSTM(3, 4, 2, bidirectional=True)
-    for op, module in ((Lstm(3, 4, 2, True), lstm), (GruCell(3, 4), nn.GRUCell(3, 4))):
+    projected = nn.LSTM(3, 4, 2, proj_size=2)
+    pairs = [(Lstm(3, 4, 2, True), lstm), (Lstm(3, 4, 2, projection_size=2), projected)]
+    for op, module in (*pairs, (GruCell(3, 4), nn.GRUCell(3, 4))):
         assert [(p.name, p.shape) for p in op.params()] == [(n, tuple(p.shape)) for n, p in module.named_parameters()]
         assert {p.init for p in op.params()} == {Init("uniform", (0.5,))}
 
