@@ -45,6 +45,8 @@ def keys_instead(alternatives: Sequence[Any]) -> dict[str, Kind]:
 
 def fields(cls: Kind) -> dict[str, Any]:
     """A class's fields under the names that a spec uses."""
+    if not cls.__pydantic_fields_complete__:  # it holds a class that was not yet there when it was made
+        cls.model_rebuild()
     return {field.alias or name: field for name, field in cls.model_fields.items()}
 
 
@@ -89,7 +91,7 @@ def reachable(root: Kind) -> Iterator[Kind]:
             continue
         seen.add(cls)
         yield cls
-        for field in cls.model_fields.values():
+        for field in fields(cls).values():
             waiting.extend(_classes(field.annotation))
 
 

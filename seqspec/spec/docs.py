@@ -1,0 +1,46 @@
+"""The texts under the fields of components. They are for readers of the source, and for the schema, which asks here."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from functools import cache
+from itertools import pairwise
+
+from seqspec.spec.fields import Kind
+
+
+def of_class(cls: Kind) -> str:
+    """What a kind is."""
+    return inspect.cleandoc(cls.__doc__ or "")
+
+
+def of_field(cls: Kind, name: str) -> str:
+    """What a field means: the text under it, in its class or in one that this derives from."""
+    for owner in cls.__mro__:
+        found = _of_module(owner.__module__).get(owner.__name__, {}).get(name)
+        if found is not None:
+            return found
+    return ""
+
+
+@cache
+def _of_module(name: str) -> dict[str, dict[str, str]]:
+    """Class -> field -> text, read from the source."""
+    module = sys.modules[name]
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError):  # built in, or without source: such classes hold no fields of ours
+        return {}
+    return {node.name: _of_body(node.body) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _of_body(body: list[ast.stmt]) -> dict[str, str]:
+    texts = {}
+    for field, below in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            value = below.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                texts[field.target.id] = inspect.cleandoc(value.value)
+    return texts

@@ -1,0 +1,186 @@
+"""The JSON Schema of specs, draft 7, read off the pydantic classes; made for editors.
+
+Alternatives are an enumeration of `kind` with a condition for each, not `oneOf`: so a misspelt field is one message at
+its place, and completion shows what each kind is. The schema accepts all that `check` accepts; rules between fields
+only `check` knows.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from seqspec.spec import docs
+from seqspec.spec.fields import Kind, components, fields, keys_instead, kinds, leaves
+from seqspec.spec.model import Model
+
+Json = dict[str, Any]
+
+ID = "https://seqspec.dev/schemas/seqspec-1.schema.json"
+"""Names the schema and its version; nothing is fetched from there."""
+
+_PLAIN: dict[Any, Json] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+}
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_EXTENDS = "A spec that this one is laid over: a relative path, inside the folder of the outermost spec."
+
+
+def text() -> str:
+    """The document as it is stored in `schemas/`."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema() -> Json:
+    """The document as data."""
+    return _Writer().document()
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.definitions: dict[str, Json] = {}
+        self.unions: dict[tuple[Kind, ...], str] = {}
+
+    def document(self) -> Json:
+        whole = self.mapping(Model)
+        whole["anyOf"] = [{"required": ["encoder"]}, {"required": ["decoder"]}]
+        extends = {"type": "string", "description": _EXTENDS}
+        whole["properties"]["extends"] = extends  # never met there, but offered by completion
+        # what is laid over another spec says any part of one, so only the names of its parts are known
+        laid_over = {
+            "type": "object",
+            "properties": {"extends": extends, **{name: {} for name in fields(Model)}},
+            "required": ["extends"],
+            "additionalProperties": False,
+        }
+        return {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$id": ID,
+            "title": "seqspec, version 1",
+            "if": {"type": "object", "required": ["extends"]},
+            "then": laid_over,
+            "else": whole,
+            "definitions": dict(sorted(self.definitions.items())),
+        }
+
+    def mapping(self, cls: Kind) -> Json:
+        """A class as an object with its fields and no others."""
+        properties = {}
+        for name, field in fields(cls).items():
+            inner = self.field(field, name)
+            if about := docs.of_field(cls, "from_" if name == "from" else name):
+                inner = {"description": about, **(inner if "$ref" not in inner else {"allOf": [inner]})}
+            properties[name] = inner
+        return {
+            "type": "object",
+            "description": docs.of_class(cls),
+            "properties": properties,
+            "required": sorted(_required(cls)),
+            "additionalProperties": False,
+        }
+
+    def field(self, field: FieldInfo, name: str) -> Json:
+        inner = self.value(field.annotation, name) | _constraints(field.metadata)
+        default = field.default
+        return inner if field.is_required() or default is None else {**inner, "default": default}
+
+    def value(self, annotation: Any, name: str) -> Json:
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            base, *metadata = get_args(annotation)
+            return self.value(base, name) | _constraints(metadata)
+        if origin is Union or origin is types.UnionType:
+            return self.alternatives(annotation, name)
+        if origin is Literal:
+            words = list(get_args(annotation))
+            return {"const": words[0]} if len(words) == 1 else {"enum": words}
+        if origin is list:
+            return {"type": "array", "items": self.value(get_args(annotation)[0], f"{name}_item")}
+        if origin is dict:
+            key, item = get_args(annotation)
+            return {
+                "type": "object",
+                "propertyNames": self.value(key, name),
+                "additionalProperties": self.value(item, name),
+            }
+        return dict(_PLAIN[annotation]) if annotation in _PLAIN else self.reference(annotation)
+
+    def reference(self, cls: Kind) -> Json:
+        if cls.__name__ not in self.definitions:
+            self.definitions[cls.__name__] = {}  # before what it holds, which may hold it
+            self.definitions[cls.__name__] = self.mapping(cls)
+        return {"$ref": f"#/definitions/{cls.__name__}"}
+
+    def alternatives(self, annotation: Any, name: str) -> Json:
+        parts = [part for part in get_args(annotation) if part is not type(None)]
+        if len(parts) == 1:
+            return self.value(parts[0], name)
+        classes = components(leaves(annotation))
+        plain = [self.value(part, name) for part in parts if not components(leaves(part))]
+        if not classes:
+            return {"anyOf": plain}
+        mapping = self.reference(classes[0]) if len(classes) == 1 else self.union(tuple(classes), name)
+        return {"anyOf": [*plain, mapping]} if plain else mapping
+
+    def union(self, classes: tuple[Kind, ...], name: str) -> Json:
+        """A reference to the definition that chooses among classes."""
+        if classes not in self.unions:
+            title = f"any_{name}"
+            while title in self.definitions:
+                title += "_"
+            self.unions[classes] = title
+            self.definitions[title] = {}
+            self.definitions[title] = self._union(classes)
+        return {"$ref": f"#/definitions/{self.unions[classes]}"}
+
+    def _union(self, classes: tuple[Kind, ...]) -> Json:
+        known = kinds(classes)
+        chosen = self._by_kind(known)
+        for key, cls in reversed(keys_instead(classes).items()):
+            chosen = {"if": {"required": [key]}, "then": self.reference(cls), "else": chosen}
+        chosen = {"type": "object", **chosen}
+        bare = [kind for kind, cls in known.items() if not _required(cls) - {"kind"}]
+        return {"anyOf": [_enumeration(bare, known), chosen]} if bare else chosen
+
+    def _by_kind(self, known: dict[str, Kind]) -> Json:
+        conditions = [
+            {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": self.reference(cls)}
+            for kind, cls in known.items()
+        ]
+        return {"properties": {"kind": _enumeration(list(known), known)}, "required": ["kind"], "allOf": conditions}
+
+
+def _required(cls: Kind) -> set[str]:
+    return {name for name, field in fields(cls).items() if field.is_required()}
+
+
+def _enumeration(words: list[str], known: dict[str, Kind]) -> Json:
+    """Kinds, and what each is, in the words that VS Code and its YAML extension show."""
+    about = [docs.of_class(known[word]) for word in words]
+    return {"type": "string", "enum": words, "enumDescriptions": about, "markdownEnumDescriptions": about}
+
+
+def _constraints(metadata: Iterable[Any]) -> Json:
+    """Bounds, patterns and lengths, as annotated-types and pydantic keep them."""
+    found: Json = {}
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            found |= _constraints(item.metadata)
+            continue
+        for name, word in _BOUNDS.items():
+            if (bound := getattr(item, name, None)) is not None:
+                found[word] = bound
+        if (pattern := getattr(item, "pattern", None)) is not None:
+            found["pattern"] = pattern
+        if (shortest := getattr(item, "min_length", None)) is not None:
+            found["minItems"] = shortest
+    return found
+
+
