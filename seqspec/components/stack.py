@@ -18,6 +18,8 @@ from seqspec.components.positions import NoPosition, Position, Rope
 from seqspec.components.recurrent import GRU, LSTM, RNN, Recurrent
 
 Path = tuple[str | int, ...]
+MAX_LAYERS = 10_000
+"""Of one stack. Models that were trained have a few hundred."""
 
 
 class DropoutRates(Component):
@@ -214,6 +216,15 @@ class Stack(Inherited):
 
     # ---- checks ------------------------------------------------------------------------------------------------
 
+    def check_size(self) -> Findings:
+        """Before anything counts its layers one by one."""
+        counts = [(_layers(entry), n) for n, entry in enumerate(self.layers)]
+        total, (most, where) = sum(count for count, _ in counts), max(counts)
+        if total > MAX_LAYERS:
+            key = "repeat" if self.layers[where].repeat > 1 else "num_layers"
+            text = f"the stack has {total:,} layers, {most:,} of them here"
+            yield Finding("SEQ306", ("layers", where, key), text, f"at most {MAX_LAYERS:,} can be built")
+
     def check(self, name: str, others: Mapping[str, Facts], owner: Stack | None) -> Findings:
         """`others` are the stacks complete before this one; `owner` the one whose tables are shared."""
         shared = owner.input if owner and isinstance(owner.input, Tokens) else None
@@ -318,6 +329,13 @@ class Stack(Inherited):
                     f"a bidirectional layer reads the future, and the {name} is causal",
                     "write `causal: false` on the stack if that is meant",
                 )
+
+
+def _layers(entry: Entry) -> int:
+    """How many layers an entry stands for."""
+    if isinstance(entry, Pattern):
+        return entry.repeat * len(entry.pattern)
+    return entry.repeat * (1 if isinstance(entry, Block) else entry.num_layers)
 
 
 def _rates(dropout: float | DropoutRates | None) -> DropoutRates:

@@ -102,6 +102,10 @@ class Model(Component):
         if not self.stacks:
             yield Finding("SEQ112", (), "the spec has neither `encoder` nor `decoder`", "write one of them, or both")
             return
+        sizes = [f.under(name) for name, stack in self.stacks.items() for f in stack.check_size()]
+        yield from sizes
+        if sizes:
+            return
         known: dict[str, Facts] = {}
         for name, stack in self.stacks.items():
             yield from self._check_share(name, stack)

@@ -33,7 +33,9 @@ GRAPH: dict[str, Code] = {
     ),
     "SEQ306": Code(
         "model-too-large-to-build",
-        "The graph has more nodes than the limit.",
-        "Equal layers are stored once; a graph this size comes from many different entries.",
+        "The stack has more layers than the limit.",
+        "A stack has at most 10,000 layers, repeats, patterns and `num_layers` spelled out.",
+        bad="layers: [{kind: gru, hidden_size: 64, repeat: 1000000}]",
+        good="layers: [{kind: gru, hidden_size: 64, repeat: 100}]",
     ),
 }
