@@ -74,3 +74,25 @@ class WeightedSum(Op):
 
     def onnx(self, o: OnnxWriter, weights: Any, memory: Any) -> tuple[Any, ...]:
         return (o.Squeeze(o.MatMul(o.Unsqueeze(weights, o.ints(1)), memory), o.ints(1)),)
+
+
+@primitive
+class DotScores(Op):
+    """query[B,A], keys[B,S,A] -> query · key [B,S]"""
+
+    def infer(self, query: Value, keys: Value) -> tuple[Type, ...]:
+        if query.shape != (keys.shape[0], keys.shape[-1]):
+            raise ShapeError(f"a query {show(query.shape)} does not fit keys {show(keys.shape)}")
+        return (Type(keys.shape[:-1]),)
+
+    def flops(self, query: Value, keys: Value) -> Size:
+        return 2 * prod(keys.shape)
+
+    def reference(self, np: Any, weights: Weights, query: Array, keys: Array) -> tuple[Array, ...]:
+        return ((query[:, None] * keys).sum(-1),)
+
+    def torch(self, t: TorchWriter, query: Expr, keys: Expr) -> Expr:
+        return Expr(f"({keys.tight} @ {query.tight}.unsqueeze(-1)).squeeze(-1)")
+
+    def onnx(self, o: OnnxWriter, query: Any, keys: Any) -> tuple[Any, ...]:
+        return (o.Squeeze(o.MatMul(keys, o.Unsqueeze(query, o.ints(2))), o.ints(2)),)

@@ -78,3 +78,63 @@ class TiedLinear(Op):
     def onnx(self, o: OnnxWriter, x: Any, weight: Any) -> tuple[Any, ...]:
         # a derived transpose would store the table a second time; onnxruntime folds this one when it loads
         return (o.MatMul(x, o.Transpose(weight, perm=[1, 0])),)
+
+
+@primitive
+class PartLinear(Op):
+    """x[..., I] -> x W₁ᵀ [..., O], where weight[O, I + J] = [W₁ W₂]: the map of [x; y] for an x that comes alone.
+
+    `TiedPartLinear` is its other part, and W₁ x + W₂ y is W [x; y].
+    """
+
+    inputs: int
+    more: int
+    outputs: int
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        return Linear(self.inputs, self.outputs, False).infer(x)
+
+    def params(self) -> tuple[Param, ...]:
+        return Linear(self.inputs + self.more, self.outputs, False).params()
+
+    def flops(self, x: Value) -> Size:
+        return 2 * prod(x.shape) * self.outputs
+
+    def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
+        return (x @ weights["weight"][:, : self.inputs].T,)
+
+    def declare(self) -> str:
+        return f"nn.Linear({self.inputs + self.more}, {self.outputs}, bias=False)"
+
+    def torch(self, t: TorchWriter, x: Expr) -> Expr:
+        return Expr(f"F.linear({x}, {t.module}.weight[:, :{self.inputs}])")
+
+    def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
+        shape = (self.inputs, self.outputs)
+        return (o.MatMul(x, o.derived("first_transposed", shape, lambda np, w: w[:, : self.inputs].T, "weight")),)
+
+
+@primitive
+class TiedPartLinear(Op):
+    """y[..., J], weight[O, I + J] given -> y W₂ᵀ [..., O], W₂ being what is behind the first I columns."""
+
+    inputs: int
+
+    def infer(self, y: Value, weight: Value) -> tuple[Type, ...]:
+        if weight.shape[1] != self.inputs + y.shape[-1]:
+            raise ShapeError(f"a map {show(weight.shape)} has no {show(y.shape)} behind column {self.inputs}")
+        return (Type((*y.shape[:-1], weight.shape[0])),)
+
+    def flops(self, y: Value, weight: Value) -> Size:
+        return 2 * prod(y.shape) * weight.shape[0]
+
+    def reference(self, np: Any, weights: Weights, y: Array, weight: Array) -> tuple[Array, ...]:
+        return (y @ weight[:, self.inputs :].T,)
+
+    def torch(self, t: TorchWriter, y: Expr, weight: Expr) -> Expr:
+        return Expr(f"F.linear({y}, {weight}[:, {self.inputs}:])")
+
+    def onnx(self, o: OnnxWriter, y: Any, weight: Any) -> tuple[Any, ...]:
+        # from a stored weight, as in TiedLinear
+        behind = o.Slice(weight, o.ints(self.inputs), o.size(weight, 1), o.ints(1))
+        return (o.MatMul(y, o.Transpose(behind, perm=[1, 0])),)

@@ -16,7 +16,7 @@ from seqspec.ops.cache import Append, Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
 from seqspec.ops.embedding import Embedding, Lookup
-from seqspec.ops.linear import Linear, TiedLinear
+from seqspec.ops.linear import Linear, PartLinear, TiedLinear, TiedPartLinear
 from seqspec.ops.masks import CAUSAL, EVERYTHING, AllOf, AnyOf, Band
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
@@ -70,6 +70,8 @@ def simple() -> Iterator[Row]:
     yield Row("tiny-and-large", Normalize(), (Input((B, T, 6), single(X.array * [[[1e-3]], [[1]], [[1e4]]])),), SIZES)
     yield Row("zero", Normalize(), (Input((B, T, 6), X.array * [[[1]], [[0]], [[1]]]),), SIZES)
     yield Row("table", TiedLinear(), (X, real((7, 6), 7, 6)), SIZES)
+    yield Row("first", PartLinear(6, 3, 5), (X,), SIZES)
+    yield Row("behind", TiedPartLinear(3), (X, real((7, 9), 7, 9)), SIZES)
     for kind in ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"):
         yield Row(kind, Unary(kind), (X,), SIZES)
     yield Row("same", Add(), (X, real((B, T, 6), 3, 5, 6, seed=1)), SIZES)

@@ -11,10 +11,12 @@ from harness import Array, Input, Row, single
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, dim
 from seqspec.graph.ir import Region
-from seqspec.ops.attend import MaskedSoftmax, WeightedSum
+from seqspec.ops.alignment import LocalAlignment, RealPlaces
+from seqspec.ops.attend import DotScores, MaskedSoftmax, WeightedSum
 from seqspec.ops.cells import Cell, GruCell, LstmCell, RnnCell
 from seqspec.ops.elementwise import Add
 from seqspec.ops.gru import Gru
+from seqspec.ops.initial_state import GivenState, LearnedState
 from seqspec.ops.linear import Linear
 from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
@@ -211,7 +213,34 @@ def other_rows() -> Iterator[Row]:
         given = Input((B, T), mask, "bool")
         yield Row(kind, MaskedSoftmax(), (Input((B, T), 9 * random(4, 6)), given), sizes)
     yield Row("without a mask", MaskedSoftmax(), (Input((B, T), random(4, 6)), None), sizes)
+    yield from alignment_rows()
+    for batch in (1, 3):
+        like = Input((B, T, 3), random(batch, 2, 3))
+        yield Row(f"{batch} rows", LearnedState("h0", 2, 5), (like,), {BATCH: batch, TIME: 2})
+        given = Input((B, 2, 5), random(batch, 2, 5))
+        yield Row(f"given to {batch} rows", GivenState(2, 5), (given, like), {BATCH: batch, TIME: 2})
+        yield Row(f"zeros for {batch} rows", GivenState(2, 5), (None, like), {BATCH: batch, TIME: 2})
+        left_out = Input((B, 2, 5), None)
+        yield Row(f"left out by {batch} rows", GivenState(2, 5), (left_out, like), {BATCH: batch, TIME: 2}, onnx=False)
+    yield Row("keys", DotScores(), (Input((B, 5), random(4, 5)), Input((B, T, 5), random(4, 6, 5))), sizes)
     yield Row("memory", WeightedSum(), (Input((B, T), random(4, 6)), Input((B, T, 5), random(4, 6, 5))), sizes)
+
+
+def alignment_rows() -> Iterator[Row]:
+    """Windows narrower and wider than the memory; centers at both ends."""
+    memory, sizes = Input((B, T, 3), random(4, 6, 3)), {BATCH: 4, TIME: 6}
+    center = Input((B, 1), np.array([[0.015625], [0.40625], [0.71875], [0.984375]]))
+    for kind, mask in MASKS.items():
+        given = Input((B, T), mask, "bool")
+        yield Row(kind, RealPlaces(), (memory, given), sizes)
+        real = np.ones((4, 6), bool) if mask is None else mask
+        places = Input((B, T), real.cumsum(1) - 1, "int64")
+        lengths = Input((B, 1), real.sum(1, keepdims=True), "int64")
+        scores = Input((B, T), 3 * random(4, 6))
+        for size in (1, 2, 9):
+            inputs = (scores, center, places, lengths, given)
+            yield Row(f"{kind} within {size}", LocalAlignment(size), inputs, sizes)
+    yield Row("absent", RealPlaces(), (memory, None), sizes)
 
 
 ROWS: list[Row] = [

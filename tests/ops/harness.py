@@ -145,6 +145,7 @@ def run_torch(row: Row, dtype: torch.dtype = torch.float64) -> Results:
     with torch.no_grad():
         out = torch_module(row, dtype)(**torch_arguments(row, dtype))
     values = [getattr(out, f"output_{n}") for n in range(len(row.outputs))]
+    values = [None if v is None else v.detach() for v in values]  # a view of a parameter is none of its own
     return [None if v is None else v.double().numpy() if v.is_floating_point() else v.numpy() for v in values]
 
 

@@ -8,12 +8,15 @@ from cases import B, S, T
 from seqspec.graph.dims import ENCODER_TIME, Shape, dim
 from seqspec.graph.ir import Value
 from seqspec.graph.types import DType, ShapeError
+from seqspec.ops.alignment import LocalAlignment, RealPlaces
+from seqspec.ops.attend import DotScores
 from seqspec.ops.attention import Attention
 from seqspec.ops.base import Op
 from seqspec.ops.cache import Append
 from seqspec.ops.elementwise import Add
 from seqspec.ops.embedding import Embedding
-from seqspec.ops.linear import Linear
+from seqspec.ops.initial_state import GivenState
+from seqspec.ops.linear import Linear, PartLinear, TiedPartLinear
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.padding import Padding
 from seqspec.ops.pool import Pool
@@ -61,6 +64,12 @@ REFUSED: list[tuple[Op, list[Value | None], str]] = [
     (Attention(), [heads(8), heads(4, S), heads(4, S), value((B, T), "bool")], "the mask of keys"),
     (Attention(), [value(FEATURES), heads(4), heads(4), None], "attention takes"),
     (Pool("mean"), [heads(4), None], "is pooled"),
+    (PartLinear(5, 2, 3), [value(FEATURES)], "width 5 is given"),
+    (TiedPartLinear(3), [value(FEATURES), value((7, 8))], "behind column 3"),
+    (DotScores(), [value((B, 5)), value(FEATURES)], "a query .* does not fit keys"),
+    (RealPlaces(), [value(FEATURES), value((B, S), "bool")], "does not fit a memory"),
+    (LocalAlignment(2), [value((B, T)), *map(value, [(B, 2), (B, T), (B, 1)])], "do not fit scores"),
+    (GivenState(2, 5), [value((B, 1, 5)), value(FEATURES)], "an initial state is"),
 ]
 
 
