@@ -92,8 +92,9 @@ def write_torch(
     with extra("torch"):
         from seqspec.runtime.torch_folder import require, write_folder
 
-        given = _given(graph, weights, seed)
-        write_folder(graph, Path(path), given, spec=resolved(model), check=require if verify else None)
+        write_folder(
+            graph, Path(path), _weights(weights), seed=seed, spec=resolved(model), check=require if verify else None
+        )
     return Path(path)
 
 
@@ -114,19 +115,22 @@ def to_onnx(
     graph = build_graph(model)
     with extra("onnx"):
         from seqspec.backends.onnx import write_directory
+        from seqspec.backends.weights import Drawn
         from seqspec.runtime.facts import facts
         from seqspec.runtime.verify import require
 
-        given = _given(graph, weights, seed)
+        given = _weights(weights)
+        known = Drawn(graph.root.params, seed) if given is None else given
         write_directory(
             graph,
             Path(path),
             given,
             target=target,
             dtype=dtype,
+            seed=seed,
             spec=resolved(model),
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},
-            check=partial(require, weights=given) if verify else None,
+            check=partial(require, weights=known) if verify else None,
         )
     return Path(path)
 
@@ -159,14 +163,6 @@ def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]
 
 def _model(spec: Spec) -> Model:
     return spec if isinstance(spec, Model) else load(spec)
-
-
-def _given(graph: Graph, weights: Weights | None, seed: int) -> Mapping[str, Any]:
-    """The weights, or what `seed` draws."""
-    from seqspec.backends.weights import Drawn
-
-    given = _weights(weights)
-    return Drawn(graph.root.params, seed) if given is None else given
 
 
 def _weights(weights: Weights | None) -> Mapping[str, Any] | None:

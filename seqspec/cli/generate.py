@@ -18,7 +18,7 @@ def _ids(ctx: click.Context, param: click.Parameter, rows: tuple[str, ...]) -> l
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="OUT")
-@click.option("--ids", callback=_ids, multiple=True, required=True, metavar="1,2,3", help="Token ids; repeat for a batch.")
+@click.option("--ids", callback=_ids, multiple=True, required=True, metavar="1,2,3", help="Ids; repeat for a batch.")
 @click.option("--max-new-tokens", type=click.IntRange(1), required=True, metavar="N", help="How many ids at most.")
 @click.option("--eos-id", type=int, metavar="ID", help="The id that ends a sequence.")
 @click.option("--decoder-start-id", type=int, metavar="ID", help="What a decoder behind an encoder begins with.")

@@ -15,6 +15,7 @@ from seqspec.backends.directory import refuse, replacing, seal, write
 from seqspec.backends.memory import refuse_if_too_large_at_once
 from seqspec.backends.source import write as write_source
 from seqspec.backends.torch import load as execute
+from seqspec.backends.weights import Drawn
 from seqspec.backends.weights import check as check_weights
 from seqspec.build import build
 from seqspec.checking import load
@@ -34,15 +35,19 @@ TOLERANCE = 1e-10
 def write_folder(
     graph: Graph,
     path: Path,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, Any] | None = None,
     *,
+    seed: int = 0,
     spec: str,
     check: Callable[[Path], None] | None = None,
 ) -> None:
     """The folder in the place of `path`, or none. `check` sees it complete, before it takes its place."""
     refuse(path)
-    check_weights(graph.root.params, weights)
     refuse_if_too_large_at_once(graph)
+    if weights is None:
+        weights = Drawn(graph.root.params, seed)
+    else:
+        check_weights(graph.root.params, weights)
     source = write_source(graph)
     manifest = {
         "backend": "torch",
