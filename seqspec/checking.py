@@ -26,7 +26,9 @@ from seqspec.spec.model import Model
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 # Findings about a key and not about its value.
-_ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ232", "SEQ235"})
+_ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ220", "SEQ232", "SEQ235"})
+# What a layer takes from its stack, and a stack from `defaults`.
+_INHERITED = ("position", "mask", "norm", "norm_placement", "final_norm", "bias", "dropout", "d_model")
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -92,12 +94,23 @@ def _document(source: Source, overrides: Sequence[str]) -> Document:
 
 def _place(document: Document, finding: Finding) -> Diagnostic:
     """At the path the finding names; where that is inherited, at the default it comes from."""
-    path: Path = finding.path
-    inherited = ("defaults", *path[1:])
-    if path[1:] and not document.has(path) and document.has(inherited):
-        path = inherited
+    path = finding.path
+    source = path if document.has(path) else _source(document, path)
+    related = [] if source is path else [("the part that it does not fit", path)]
     on_key = finding.code in _ON_KEYS
-    return document.diagnostic(finding.code, finding.message, path, key=on_key, hint=finding.hint)
+    return document.diagnostic(
+        finding.code, finding.message, source, key=on_key, hint=finding.hint, related=related
+    )
+
+
+def _source(document: Document, path: Path) -> Path:
+    """Where a value comes from that is not written at its path: the stack, or `defaults`; else the path itself."""
+    for n, part in enumerate(path):
+        if part in _INHERITED:
+            for inherited in ((path[0], *path[n:]), ("defaults", *path[n:])):
+                if document.has(inherited):
+                    return inherited
+    return path
 
 
 def _path(origin: str) -> Path:

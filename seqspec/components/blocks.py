@@ -66,13 +66,13 @@ def name_of(sublayer: Sublayer) -> str:
 
 def check_names(sublayers: Sequence[Sublayer]) -> Findings:
     """Names must be given where a kind repeats, and be different, the norms' derived names included."""
-    kinds = Counter(s.kind for s in sublayers if s.name is None)
+    kinds = Counter(s.kind for s in sublayers if name_of(s) == s.kind)
     taken: set[str] = set()
     for n, sublayer in enumerate(sublayers):
         name = name_of(sublayer)
-        if sublayer.name is None and kinds[sublayer.kind] > 1:
-            text = f"the block has {kinds[sublayer.kind]} sublayers of kind `{sublayer.kind}`, so each needs a `name`"
-            yield Finding("SEQ206", (n,), text)
+        if name in taken and name == sublayer.kind and kinds[name] > 1:
+            text = f"the block has {kinds[name]} sublayers of kind `{name}`, so this one needs a `name`"
+            yield Finding("SEQ206", (n,), text, f"write `name: {name}_{n + 1}`, or a better one")
         elif taken & {name, f"{name}_norm", f"post_{name}_norm"}:
             yield Finding("SEQ223", (n, "name"), f"the name `{name}` is taken, by a sublayer or by one's norm")
         taken |= {name, f"{name}_norm", f"post_{name}_norm"}

@@ -67,7 +67,7 @@ class LanguageModel(Head):
         elif self.tied and stack.table_width != stack.width:
             text = f"a tied head reads {stack.width} channels, but the token table has {stack.table_width}"
             yield Finding("SEQ211", ("tied",), text, "make the widths equal, or write `tied: false`")
-        if self.tied and self.vocab_size not in (None, stack.vocab_size):
+        if self.tied and stack.tokens is not None and self.vocab_size not in (None, stack.vocab_size):
             text = f"vocab_size ({self.vocab_size}) is not the {stack.vocab_size} rows of the table the head is tied to"
             yield Finding("SEQ211", ("vocab_size",), text, "leave it out")
         if self.tied and self.bias:

@@ -51,7 +51,8 @@ class Tokens(Component):
         if owner is not None:
             pad_id = owner.pad_id if self.pad_id is None else self.pad_id
             return self.model_copy(update={"pad_id": pad_id, "scale": self.scale or owner.scale})
-        return self.model_copy(update={"d_model": self.d_model or d_model, "scale": self.scale or "none"})
+        width = self.d_model or (d_model if self.share is None else None)
+        return self.model_copy(update={"d_model": width, "scale": self.scale or "none"})
 
     def check(self, owner: Tokens | None) -> Findings:
         """`owner` is the input that `share` names, once found."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from seqspec.components.base import Component
@@ -71,22 +71,36 @@ def _unknown(
     free = [name for name in known if not isinstance(given, dict) or name not in given]
     guess = meant or suggest(key, free)
     if guess is None and (elsewhere := _elsewhere(root, key)):
-        text = f"{quoted(key)} is no field of {f'`{kind_of(cls) or _class_word(cls)}`' if cls else 'this'}"
+        text = f"{quoted(key)} is no field of {_called(cls)}"
         return document.diagnostic("SEQ113", text, path, key=True, hint=f"it is a field of {elsewhere}")
-    hint = f"did you mean `{guess}`?" if guess else did_you_mean("", known, what="fields here")
+    hint = f"did you mean `{guess}`?" if guess else _hint(root, key, known)
     text = f"unknown field {quoted(key)}{of}"
     return document.diagnostic("SEQ101", text, path, key=True, hint=hint, replacement=guess)
 
 
+def _hint(root: Kind, key: str, known: Iterable[str]) -> str | None:
+    """For a key that nothing here is close to: a field of another part, or what there is."""
+    everywhere = {name for cls in reachable(root) for name in fields(cls)}
+    guess = suggest(key, sorted(everywhere))
+    if guess is not None and (owners := _elsewhere(root, guess)):
+        return f"did you mean `{guess}`? It is a field of {owners}"
+    return did_you_mean("", known, what="fields here")
+
+
 def _elsewhere(root: type[Component], key: str) -> str:
     """Where a field of that name belongs."""
-    owners = {kind_of(cls) or _class_word(cls) for cls in reachable(root) if key in fields(cls) and key != "kind"}
-    return ", ".join(f"`{name}`" for name in sorted(owners)[:6])
+    owners = {_called(cls) for cls in reachable(root) if key in fields(cls) and key != "kind"}
+    return ", ".join(sorted(owners, key=lambda name: (name.startswith("`"), name))[:6])  # the widest first
 
 
-def _class_word(cls: Kind) -> str:
-    words = {"Model": "the root", "Stack": "encoder and decoder", "Defaults": "defaults", "DropoutRates": "dropout"}
-    return words.get(cls.__name__, cls.__name__.lower())
+def _called(cls: Kind | None) -> str:
+    """A class as a sentence names it: by its kind, where it has one."""
+    if cls is None:
+        return "this"
+    if kind := kind_of(cls):
+        return f"`{kind}`"
+    words = {"Model": "the root", "Stack": "a stack", "Block": "a block", "Pattern": "a pattern"}
+    return words.get(cls.__name__, f"`{cls.__name__.lower()}`")
 
 
 def explain_kind(document: Document, fault: Fault) -> Diagnostic:
@@ -115,7 +129,8 @@ def _no_kind(document: Document, fault: Fault, known: Sequence[str], others: Seq
         if guess is not None:
             text, hint = f"unknown field {quoted(key)}", f"did you mean `{guess}`?"
             return document.diagnostic("SEQ101", text, (*fault.path, key), key=True, hint=hint, replacement=guess)
-    needed = " or ".join(f"`{key}`" for key in choosing)
+    *early, last = (f"`{key}`" for key in choosing)
+    needed = f"{', '.join(early)} or {last}" if early else last
     hint = f"kinds: {', '.join(f'`{kind}`' for kind in known)}"
     return document.diagnostic("SEQ108", f"{fault.where} does not say its {needed}", fault.path, hint=hint)
 

@@ -113,7 +113,8 @@ class Model(Component):
             found = stack.check(name, known, self.stacks[owner] if owner else None)
             yield from (f.under(name) for f in found)
             known[name] = stack.facts(known)
-        if self.decoder and self.encoder and "encoder" not in self.decoder.reads():
+        # a misspelt `from` is told where it stands
+        if self.decoder and self.encoder and not self.decoder.reads() - {"decoder"}:
             hint = "let the decoder read it (`cross_attention`, `bridge` or `attend`), or delete it"
             yield Finding("SEQ213", ("encoder",), "nobody reads the encoder", hint)
         if self.head:
