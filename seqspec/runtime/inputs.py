@@ -122,7 +122,7 @@ class Call:
         for name, port in self.ports.items():
             if name not in self.arrays and port.optional:
                 shape = tuple(evaluate(size, self.sizes) for size in port.shape)
-                self.arrays[name] = np.zeros(shape, np.int64)
+                self.arrays[name] = np.zeros(shape, self.dtype if port.dtype == "float" else port.dtype)
 
     def _within(self, name: str, fact: Facts) -> None:
         """Ids inside their table, lengths inside the table of positions."""
