@@ -24,8 +24,9 @@ def build(model: Model) -> Graph:
     for name, stack in model.stacks.items():
         memories = {n: _memory(built[n], facts[n], model.stacks[n]) for n in sorted(stack.reads())}
         built[name] = build_stack(root, stack, _plan(model, name, stack), memories, _tables(model, stack))
+    # without a state there is one call, and nothing is left to be read on the first one only
     once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
-    return Graph(root.done(_output(root, model, built[model.last])), frozenset(once))
+    return Graph(root.done(_output(root, model, built[model.last])), frozenset(once if model.stateful else ()))
 
 
 def class_name(name: str) -> str:

@@ -12,6 +12,7 @@ from seqspec.components.base import Component, Count, Finding, Findings, Rate, W
 from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
 from seqspec.components.bridge import Place, Source
 from seqspec.components.inputs import Features, Input, Tokens
+from seqspec.components.linear import LinearLayer
 from seqspec.components.masks import Causal, Mask, NoMask
 from seqspec.components.norms import LayerNorm, Norm
 from seqspec.components.positions import NoPosition, Position, Rope
@@ -55,12 +56,17 @@ class Defaults(Inherited):
 
 
 class Layer(NamedTuple):
-    """One layer of the flat list: a bare recurrent one, or a block under its name."""
+    """One layer of the flat list: a bare recurrent or linear one, or a block under its name."""
 
     path: Path
     recurrent: Recurrent | None = None
     block: tuple[Sublayer, ...] = ()
     name: str = "block"
+    linear: LinearLayer | None = None
+
+    @classmethod
+    def bare(cls, path: Path, entry: Recurrent | LinearLayer) -> Layer:
+        return cls(path, linear=entry) if isinstance(entry, LinearLayer) else cls(path, entry)
 
 
 class Facts(NamedTuple):
@@ -151,6 +157,8 @@ class Stack(Inherited):
             return entry.model_copy(update={"block": self._fill(entry.block)})
         if isinstance(entry, Pattern):
             return entry
+        if isinstance(entry, LinearLayer):
+            return entry.resolved(bool(self.bias))
         filled = entry.resolved()
         assert isinstance(filled, LSTM | GRU | RNN)
         return filled
@@ -172,7 +180,7 @@ class Stack(Inherited):
                         if self.blocks and name in self.blocks:
                             yield Layer(("blocks", name), None, tuple(self.blocks[name]), name)
                 else:
-                    yield Layer(("layers", n), entry)
+                    yield Layer.bare(("layers", n), entry)
 
     def distinct(self) -> Iterator[Layer]:
         """Every layer as written, once."""
@@ -180,7 +188,7 @@ class Stack(Inherited):
             if isinstance(entry, Block):
                 yield Layer(("layers", n, "block"), None, tuple(entry.block))
             elif not isinstance(entry, Pattern):
-                yield Layer(("layers", n), entry)
+                yield Layer.bare(("layers", n), entry)
         for name, block in (self.blocks or {}).items():
             yield Layer(("blocks", name), None, tuple(block), name)
 
@@ -197,16 +205,38 @@ class Stack(Inherited):
                 found |= {part.from_ for part in (layer.recurrent.bridge, layer.recurrent.attend) if part}
         return found
 
+    def reads_outputs(self, name: str) -> bool:
+        """Whether it reads what another stack puts out, and not its final states alone."""
+        for layer in self.distinct():
+            if any(isinstance(s, CrossAttention) and s.from_ == name for s in layer.block):
+                return True
+            attend, bridge = (layer.recurrent.attend, layer.recurrent.bridge) if layer.recurrent else (None, None)
+            if attend and attend.from_ == name or bridge and bridge.from_ == name and bridge.state == "mean":
+                return True
+        return False
+
+    def check_outputs(self) -> Findings:
+        """What only the outputs would show, where nobody reads them: the stack ends with its last recurrent layer."""
+        text = "nobody reads what this puts out: only final states are read"
+        if self.final_norm:
+            yield Finding("SEQ232", ("final_norm",), text)
+        layers = list(self.flat())
+        last = max((n for n, layer in enumerate(layers) if layer.recurrent), default=-1)
+        for path in dict.fromkeys(layer.path for layer in layers[last + 1 :]):
+            yield Finding("SEQ232", path, text)
+
     def facts(self, others: Mapping[str, Facts]) -> Facts:
         """Its output width and what a bridge, a head or a state asks about it."""
         width, entries, last = self.entry_width(), [], False
         for layer in self.flat():
             last = layer.recurrent is not None
+            if layer.linear:
+                width = layer.linear.size
             if layer.recurrent:
                 width = layer.recurrent.width(_attended(layer.recurrent, others))
                 entries.append(layer.recurrent.layers)
         looks = [a.causal for a in self.attentions()] + [e.directions == 1 for e in entries]
-        return Facts(width or 0, Source(tuple(entries), width or 0), bool(looks) and all(looks), last)
+        return Facts(width or 0, Source(tuple(entries), width or 0), all(looks), last)
 
     def entry_width(self) -> int | None:
         """Channels that enter the first layer."""
@@ -231,6 +261,9 @@ class Stack(Inherited):
         source = self.input
         found = source.check(shared) if isinstance(source, Tokens) else source.check()
         yield from (f.under("input") for f in found)
+        if owner and shared and shared.token_types and owner.d_model != self.d_model:
+            text = f"shared token types are {owner.d_model} wide, but this stack has d_model {self.d_model}"
+            yield Finding("SEQ204", ("input", "share"), text, "make the widths equal")
         yield from self._check_uses(name)
         yield from self._check_blocks()
         yield from self._check_widths(others)
@@ -282,6 +315,8 @@ class Stack(Inherited):
         for layer in self.flat():
             if layer.recurrent:
                 width = layer.recurrent.width(_attended(layer.recurrent, others))
+            elif layer.linear:
+                width = layer.linear.size
             elif width != self.d_model and not told:
                 text = f"a block needs the stack's d_model ({self.d_model}), but {width} channels arrive"
                 hint = "write `d_model` on the stack" if self.d_model is None else "make the widths equal"
@@ -293,11 +328,10 @@ class Stack(Inherited):
         first = 0
         for layer in self.flat():
             if layer.recurrent:
-                bridge, place = layer.recurrent.bridge, Place(layer.recurrent.layers, first, total)
+                place = Place(layer.recurrent.layers, first, total)
                 first += layer.recurrent.num_layers
-                if bridge and bridge.from_ in others:
-                    found = layer.recurrent.check_bridge(place, others[bridge.from_].source)
-                    yield from (f.under(*layer.path) for f in found)
+                found = layer.recurrent.check_reads(place, {key: facts.source for key, facts in others.items()})
+                yield from (f.under(*layer.path) for f in found)
         for layer in self.distinct():
             parts: list[tuple[Path, str]] = []
             for n, sublayer in enumerate(layer.block):

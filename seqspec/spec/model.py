@@ -117,6 +117,8 @@ class Model(Component):
         if self.decoder and self.encoder and not self.decoder.reads() - {"decoder"}:
             hint = "let the decoder read it (`cross_attention`, `bridge` or `attend`), or delete it"
             yield Finding("SEQ213", ("encoder",), "nobody reads the encoder", hint)
+        elif self.decoder and self.encoder and not self.decoder.reads_outputs("encoder"):
+            yield from (f.under("encoder") for f in self.encoder.check_outputs())
         if self.head:
             yield from (f.under("head") for f in self._check_head(known))
 
