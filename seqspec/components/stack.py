@@ -211,7 +211,7 @@ class Stack(Inherited):
             if any(isinstance(s, CrossAttention) and s.from_ == name for s in layer.block):
                 return True
             attend, bridge = (layer.recurrent.attend, layer.recurrent.bridge) if layer.recurrent else (None, None)
-            if attend and attend.from_ == name or bridge and bridge.from_ == name and bridge.state == "mean":
+            if (attend and attend.from_ == name) or (bridge and bridge.from_ == name and bridge.state == "mean"):
                 return True
         return False
 
@@ -369,7 +369,7 @@ def _layers(entry: Entry) -> int:
     """How many layers an entry stands for."""
     if isinstance(entry, Pattern):
         return entry.repeat * len(entry.pattern)
-    return entry.repeat * (1 if isinstance(entry, Block) else entry.num_layers)
+    return entry.repeat * (1 if isinstance(entry, Block | LinearLayer) else entry.num_layers)
 
 
 def _rates(dropout: float | DropoutRates | None) -> DropoutRates:
