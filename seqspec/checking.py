@@ -26,7 +26,7 @@ from seqspec.spec.model import Model
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 # Findings about a key and not about its value.
-_ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ220", "SEQ232", "SEQ235"})
+_ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ220", "SEQ232", "SEQ234", "SEQ235"})
 # What a layer takes from its stack, and a stack from `defaults`.
 _INHERITED = ("position", "mask", "norm", "norm_placement", "final_norm", "bias", "dropout", "d_model")
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")

@@ -54,10 +54,10 @@ class Window(Component):
 
     def check(self) -> Findings:
         sides = self.left is not None or self.right is not None
-        if (self.size is not None) == sides:
-            yield Finding(
-                "SEQ228", (), "a window has either `size`, or `left` and `right`", "write one of the two forms"
-            )
+        if self.size is not None and sides:
+            yield Finding("SEQ110", ("size",), "a window has either `size`, or `left` and `right`", "keep one form")
+        if self.size is None and not sides:
+            yield Finding("SEQ102", (), "missing field `size` of `window`", "or write `left` and `right`")
 
 
 class AllOf(Component):

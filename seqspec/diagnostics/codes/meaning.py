@@ -95,8 +95,8 @@ MEANING: dict[str, Code] = {
         "A tied head and its token table have different widths.",
         "`tied: true` reads the token table as the output matrix. Make the widths equal, or "
         "let `projection` say the way down.",
-        bad="head: {kind: lm, tied: true}",
-        good="head: {kind: lm, tied: true, projection: true}",
+        bad="input: {kind: tokens, vocab_size: 100, d_model: 8}\nd_model: 16\nhead: {kind: lm, tied: true}",
+        good="input: {kind: tokens, vocab_size: 100, d_model: 8}\nd_model: 16\nhead: {kind: lm}",
     ),
     "SEQ212": Code(
         "tied-needs-tokens",
@@ -134,8 +134,11 @@ MEANING: dict[str, Code] = {
         "pool-impossible",
         "The stack cannot be pooled in this way.",
         "`final_state` needs a recurrent last layer; `first` and `last` need a sequence.",
-        bad="head: {kind: classifier, classes: 2, pool: final_state}",
-        good="head: {kind: classifier, classes: 2, pool: mean}",
+        bad=(
+            "layers: [{block: [{kind: ffn, d_ff: 64}]}]\n"
+            "head: {kind: classifier, classes: 2, pool: final_state}"
+        ),
+        good="layers: [{block: [{kind: ffn, d_ff: 64}]}]\nhead: {kind: classifier, classes: 2, pool: mean}",
     ),
     "SEQ217": Code(
         "state-of-bidirectional",
@@ -202,8 +205,8 @@ MEANING: dict[str, Code] = {
         "attend-layers",
         "A cell with `attend` has one layer and one direction.",
         "Attention is read in every step of one cell. Put further layers before or behind it.",
-        bad="{kind: gru, hidden_size: 64, num_layers: 2, attend: {from: encoder, score: dot}}",
-        good="{kind: gru, hidden_size: 64, attend: {from: encoder, score: dot}}",
+        bad="{kind: gru, hidden_size: 64, num_layers: 2, attend: {from: encoder}}",
+        good="{kind: gru, hidden_size: 64, attend: {from: encoder}}",
     ),
     "SEQ226": Code(
         "attend-combination",
@@ -218,8 +221,8 @@ MEANING: dict[str, Code] = {
         "The head does not fit the stack that it reads.",
         "`lm` predicts the next token of a causal stack, `masked_lm` and `ctc` read an "
         "encoder, and `pool` other than `none` gives one vector a sequence.",
-        bad="decoder: {}\nhead: {kind: masked_lm}",
-        good="decoder: {}\nhead: {kind: lm}",
+        bad="head: {kind: lm, tied: true, bias: true}",
+        good="head: {kind: lm, tied: true}",
     ),
     "SEQ228": Code(
         "mask-impossible",
