@@ -21,13 +21,6 @@ MASK_NAMES = ("attention_mask", "decoder_attention_mask")
 
 
 @dataclass(frozen=True)
-class Sequence:
-    """One sequence without padding: arrays [T, …] by input; an encoder's have a length of their own."""
-
-    arrays: Mapping[str, Array]
-
-
-@dataclass(frozen=True)
 class Handed:
     """How sequences go in: which ones, padded on which side, in chunks of which lengths, with a mask or without."""
 
@@ -61,13 +54,18 @@ class Cases:
         self.lengths = (length, max(1, length - 4), 1)
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
         pairs = zip(self.lengths, self.encoder_lengths, strict=True)
-        self.sequences = [Sequence({p.name: self._draw(p, e if p.once else t) for p in self.ports}) for t, e in pairs]
+        # arrays [T, …] by input, without padding; an encoder's have a length of their own
+        self.sequences = [{p.name: self._draw(p, e if p.once else t) for p in self.ports} for t, e in pairs]
+
+    def alone(self) -> Iterator[Handed]:
+        """Each sequence by itself."""
+        for row, length in enumerate(self.lengths):
+            yield Handed(f"alone, length {length}", (row,), masked=False)
 
     def ways(self) -> Iterator[Handed]:
         """Every way to hand them in."""
         rows = tuple(range(len(self.sequences)))
-        for row in rows:
-            yield Handed(f"alone, length {self.lengths[row]}", (row,), masked=False)
+        yield from self.alone()
         yield Handed("padded right", rows)
         yield Handed("padded left", rows, left=True)
         # a decoder's first position is real whatever stands there, so padding on the left needs its mask
@@ -85,7 +83,7 @@ class Cases:
         arrays: dict[str, Array] = {}
         real: dict[bool, Array] = {}
         for port in self.ports:
-            parts = [sequence.arrays[port.name] for sequence in chosen]
+            parts = [sequence[port.name] for sequence in chosen]
             arrays[port.name], real[port.once] = self._padded(port, parts, way.left)
         if way.masked:
             once = {port.name: port.once for port in self.ports}

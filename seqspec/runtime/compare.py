@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,15 +70,19 @@ class Verification:
         raise CompileError("SEQ406", text, REPORT)
 
 
+def judgement(judge: Runner, cases: Cases) -> list[Answer]:
+    """What the judge says of each sequence alone."""
+    return [judge.run(cases.batch(way).calls[0], None) for way in cases.alone()]
+
+
 def compare(
-    judged: Runner, judge: Runner, signature: Signature, cases: Cases, ways: Iterable[Handed] | None = None
+    judged: Runner, alone: Sequence[Answer], signature: Signature, cases: Cases, ways: Iterable[Handed]
 ) -> list[Difference]:
     """Every output, and the state after the last call, in every way, against each sequence alone."""
-    alone = [judge.run(cases.batch(_alone(row)).calls[0], None) for row in range(len(cases.sequences))]
     shapes = {p.name: p.shape for p in signature.outputs} | {s.past: s.shape for s in signature.states}
-    largest = {name: max(_largest(both.get(name)) for a in alone for both in a) for name in shapes}
+    largest = {name: max(_largest(both.get(name)) for answer in alone for both in answer) for name in shapes}
     found = []
-    for way in cases.ways() if ways is None else ways:
+    for way in ways:
         worst = dict.fromkeys(shapes, 0.0)
         for name, row, got in _parts(judged, cases.batch(way), shapes):
             worst[name] = max(worst[name], _apart(got, _one(alone[way.rows[row]], name)))
@@ -86,17 +90,12 @@ def compare(
     return found
 
 
-def rounding(rounded: Runner, judge: Runner, signature: Signature, cases: Cases) -> dict[str, float]:
-    """What the precision of `rounded` alone costs each output and state, where both compute the same."""
-    ways = [_alone(row) for row in range(len(cases.sequences))]
+def rounding(rounded: Runner, alone: Sequence[Answer], signature: Signature, cases: Cases) -> dict[str, float]:
+    """What the precision of `rounded` alone costs each output and state, where it computes what the judge does."""
     found: dict[str, float] = {}
-    for difference in compare(rounded, judge, signature, cases, ways):
+    for difference in compare(rounded, alone, signature, cases, cases.alone()):
         found[difference.name] = max(found.get(difference.name, 0.0), difference.relative)
     return found
-
-
-def _alone(row: int) -> Handed:
-    return Handed("", (row,), masked=False)
 
 
 def _parts(judged: Runner, batch: Batch, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, int, Array]]:

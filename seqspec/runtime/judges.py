@@ -52,9 +52,10 @@ class TorchRunner:
 
         carried = {} if state is None else {"state": {name: torch.from_numpy(a) for name, a in state.items()}}
         with torch.no_grad():
-            output = self.module(**{name: self._tensor(a) for name, a in inputs.items()}, **carried)._asdict()
+            given = {python_name(name): self._tensor(a) for name, a in inputs.items()}
+            output = self.module(**given, **carried)._asdict()
         left = output.pop("state", None) or {}
-        return {k: v.numpy() for k, v in output.items()}, {k: v.numpy() for k, v in left.items()}
+        return {public_name(k): v.numpy() for k, v in output.items()}, {k: v.numpy() for k, v in left.items()}
 
     def _tensor(self, array: Array) -> Any:
         import torch

@@ -110,8 +110,9 @@ class Session:
         return Call(late, self.facts, inputs, sizes, state.get(MASK), self.dtype)
 
     def _first(self, call: Call) -> dict[str, Array]:
-        """The state before the first call: empty, or what the encoder makes of its inputs."""
-        made = _run(self._graphs["encoder"], call.arrays) if "encoder" in self._graphs else {}
+        """The state before the first call: empty, what is learned, or what the encoder makes of its inputs."""
+        early = next((graph for role, graph in self._graphs.items() if role in ("encoder", "initial")), None)
+        made = {} if early is None else _run(early, call.arrays)
         return {s.past: made[s.present] if s.present in made else self._empty(s, call) for s in self.signature.states}
 
     def _empty(self, state: Carried, call: Call) -> Array:

@@ -23,7 +23,7 @@ from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
 from seqspec.runtime.cases import Cases
-from seqspec.runtime.compare import Verification, compare
+from seqspec.runtime.compare import Verification, compare, judgement
 from seqspec.runtime.facts import facts
 from seqspec.runtime.judges import ReferenceRunner, TorchRunner
 from seqspec.runtime.manifest import read
@@ -77,7 +77,7 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
     judge = ReferenceRunner(graph, weights)
     judged = TorchRunner(_module(folder, graph, weights), "float64")
     cases = Cases(manifest.signature, manifest.facts, np.dtype(np.float64), seed)
-    found = compare(judged, judge, manifest.signature, cases)
+    found = compare(judged, judgement(judge, cases), manifest.signature, cases, cases.ways())
     return Verification(judge.name, {d.name: TOLERANCE for d in found}, tuple(found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -20,7 +21,7 @@ from seqspec.diagnostics import CompileError, RuntimeFault
 from seqspec.graph.ir import Graph
 from seqspec.runtime import providers
 from seqspec.runtime.cases import Cases
-from seqspec.runtime.compare import REPORT, Verification, compare, rounding
+from seqspec.runtime.compare import REPORT, Verification, compare, judgement, rounding
 from seqspec.runtime.facts import facts
 from seqspec.runtime.judges import OnnxRunner, ReferenceRunner, Runner, TorchRunner
 from seqspec.runtime.manifest import Manifest, read
@@ -73,9 +74,10 @@ def _compared(
     session, note = _session(folder, manifest)
     judge, single = _judges(graph, {p.name: _rounded(weights[p.name], manifest.dtype) for p in graph.root.params})
     cases = Cases(session.signature, session.facts, session.dtype, seed)
-    found = compare(OnnxRunner(session), judge, session.signature, cases)
+    alone = judgement(judge, cases)
+    found = compare(OnnxRunner(session), alone, session.signature, cases, cases.ways())
     # weights that amplify every rounding, as trained ones may, do so in any implementation
-    costs = rounding(single, judge, session.signature, cases)
+    costs = rounding(single, alone, session.signature, cases)
     factor = _AMPLIFIED * _ROUNDING[manifest.dtype] / _ROUNDING["float32"]
     stated = tolerance(_depth(model), manifest.dtype)
     limits = {name: max(stated, factor * cost) for name, cost in costs.items()}
@@ -132,7 +134,8 @@ def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]
         from seqspec.backends.torch import module
     except ImportError:
         return ReferenceRunner(graph, weights), ReferenceRunner(graph, weights, "float32")
-    return TorchRunner(module(graph, weights), "float64"), TorchRunner(module(graph, weights), "float32")
+    single = module(graph, weights)
+    return TorchRunner(deepcopy(single), "float64"), TorchRunner(single, "float32")
 
 
 def _rounded(array: Any, dtype: str) -> Array:

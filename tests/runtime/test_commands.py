@@ -246,7 +246,6 @@ def test_extras_are_those_of_the_package() -> None:
     [
         ["run", "out", "--input", "x.npz", "-o", "y.npz"],
         ["generate", "out", "--ids", "1", "--max-new-tokens", "1"],
-        ["verify", "out"],
     ],
 )
 def test_a_missing_package_is_an_extra(arguments: list[str], tmp_path: Path) -> None:
