@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from seqspec.components.assembly import Built, Plan, build_stack
 from seqspec.components.base import camel
+from seqspec.components.bridge import Memory
 from seqspec.components.heads import Reading
 from seqspec.components.inputs import Tables
-from seqspec.components.recurrent import Memory
 from seqspec.components.stack import Facts, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Graph, Value
@@ -26,7 +26,10 @@ def build(model: Model) -> Graph:
         built[name] = build_stack(root, stack, _plan(model, name, stack), memories, _tables(model, stack))
     # without a state there is one call, and nothing is left to be read on the first one only
     once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
-    return Graph(root.done(_output(root, model, built[model.last])), frozenset(once if model.stateful else ()))
+    last = built[model.last]
+    attentions = [replace(weights, hint=f"attentions.{index}") for index, weights in last.weights.items()]
+    output = _output(root, model, last)
+    return Graph(root.done(output, *attentions), frozenset(once if model.stateful else ()))
 
 
 def class_name(name: str) -> str:

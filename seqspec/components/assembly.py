@@ -9,11 +9,11 @@ from typing import NamedTuple
 from seqspec.components.attention import CrossAttention
 from seqspec.components.base import Context, Inlet, camel, width_of
 from seqspec.components.blocks import build_block
-from seqspec.components.bridge import Place
+from seqspec.components.bridge import Memory, Place
 from seqspec.components.inputs import Features, Tables, Tokens
 from seqspec.components.norms import LayerNorm, RMSNorm
 from seqspec.components.positions import Learned, Rope, Sinusoidal
-from seqspec.components.recurrent import Memory
+from seqspec.components.recurrent import Recurrent
 from seqspec.components.stack import Layer, Path, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
@@ -56,6 +56,7 @@ class Built(NamedTuple):
     x: Value
     mask: Value | None
     finals: Mapping[int, tuple[Value, ...]]  # by flat index
+    weights: Mapping[int, Value]  # attention's, by flat index, where a layer gives them
 
 
 def build_stack(
@@ -66,17 +67,19 @@ def build_stack(
     inlet = Inlet(b)
     writer = _Writer(b, inlet, stack, plan, tables)
     x = writer.embed(root)
-    x, finals = writer.run(x, memories)
+    x, finals, weights = writer.run(root, x, memories)
     if stack.final_norm and not isinstance(stack.final_norm, bool):
         x = b.add(stack.final_norm.op(width_of(x)), x, name="final_norm")
     flat_finals = [v for index in sorted(finals) for v in finals[index]]
     masks = [writer.mask] if plan.mask_wanted else []
-    region = b.done(x, *masks, *flat_finals)
-    hint = " ".join(["memory" if plan.name == "encoder" and not plan.alone else "x", *_names(bool(masks), finals)])
+    region = b.done(x, *masks, *flat_finals, *weights.values())
+    hints = ["memory" if plan.name == "encoder" and not plan.alone else "x", *_names(bool(masks), finals)]
+    hint = " ".join([*hints, *(f"weights_{index}" for index in weights)])
     out, *rest = root.call_many(region, plan.name, *inlet.arguments, hint=hint)
     mask = rest.pop(0) if masks else None
     taken = iter(rest)
-    return Built(out, mask, {index: tuple(next(taken) for _ in finals[index]) for index in sorted(finals)})
+    last = {index: tuple(next(taken) for _ in finals[index]) for index in sorted(finals)}
+    return Built(out, mask, last, {index: next(taken) for index in weights})
 
 
 def _names(mask: bool, finals: Mapping[int, Sequence[Value]]) -> list[str]:
@@ -156,11 +159,14 @@ class _Writer:
             tables = Tables(self.inlet.take(outer.tokens, "tokens_table"), held)
         return source.embed(self.b, data, types, tables, width, stack_width)
 
-    def run(self, x: Value, memories: Mapping[str, Memory]) -> tuple[Value, dict[int, tuple[Value, ...]]]:
-        """All layers in order; the final states that are wanted, by flat index."""
+    def run(
+        self, root: Builder, x: Value, memories: Mapping[str, Memory]
+    ) -> tuple[Value, dict[int, tuple[Value, ...]], dict[int, Value]]:
+        """All layers in order; the final states that are wanted and the weights that are given, by flat index."""
         inner = {name: self._memory(name, memory) for name, memory in memories.items()}
         context = self._context(x, inner)
         finals: dict[int, tuple[Value, ...]] = {}
+        weights: dict[int, Value] = {}
         layers = list(self.stack.flat())
         total = sum(layer.recurrent.num_layers for layer in layers if layer.recurrent)
         first = 0
@@ -168,6 +174,9 @@ class _Writer:
         for index, layer in enumerate(layers):
             scope = f"layers.{index}"
             self.b.origin = _origin(self.plan.name, layer)
+            if layer.linear:
+                x = layer.linear.build(self.b, scope, x)
+                continue
             if layer.recurrent is None:
                 if layer.path not in blocks:
                     blocks[layer.path] = self._block(layer, x, context)
@@ -176,13 +185,24 @@ class _Writer:
             wanted = index in self.plan.finals_wanted
             place = Place(layer.recurrent.layers, first, total)
             first += layer.recurrent.num_layers
-            x, *states = layer.recurrent.build(
-                self.b, scope, x, self.mask, inner, place, stateful=self.plan.stateful, finals=wanted
+            given = self._given(root, index, layer.recurrent)
+            x, states, seen = layer.recurrent.build(
+                self.b, scope, x, self.mask, inner, place, given, stateful=self.plan.stateful, finals=wanted
             )
             if wanted:
-                finals[index] = tuple(states)
+                finals[index] = states
+            if seen is not None:
+                weights[index] = seen
         self.b.origin = self.plan.name
-        return x, finals
+        return x, finals, weights
+
+    def _given(self, root: Builder, index: int, layer: Recurrent) -> list[Value]:
+        """What a caller may start a layer from: `initial_state.3.h` [B, L·D, H]."""
+        ports = []
+        for name, shape in layer.given.items():
+            port = root.input(self.plan.port(f"initial_state.{index}.{name}"), (dim(BATCH), *shape), optional=True)
+            ports.append(self.inlet.take(port, f"initial_{name}_{index}"))
+        return ports
 
     def _memory(self, name: str, memory: Memory) -> Memory:
         """Another stack as this one's region sees it; its mask is held, since later calls do not get it."""

@@ -1,60 +1,165 @@
-"""Attention inside a recurrent step: the decoder looks at another stack before it moves on."""
+"""Attention inside a recurrent step: the decoder looks at another stack before it moves on, or after."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Word, width_of
+from seqspec.components.base import Component, Count, Finding, Findings, Inlet, Shorthand, Word, width_of
 from seqspec.graph.builder import Builder
-from seqspec.graph.ir import Value
+from seqspec.graph.ir import Param, Value
 from seqspec.ops.cache import Hold
 from seqspec.ops.elementwise import Add, Unary
-from seqspec.ops.linear import Linear
-from seqspec.ops.shape import Squeeze, Unsqueeze
+from seqspec.ops.linear import Linear, PartLinear, TiedPartLinear
+from seqspec.ops.shape import Concat, Squeeze, Unsqueeze
+
+STEP = "step"
+"""Names the loop, below which the parameters of a step are."""
+
+
+class LocalP(Component):
+    """p = S · sigmoid(v · tanh(W h)): only places within `size` of p count, and the nearer the more.
+
+    The softmax over |s − p| ≤ size is multiplied by exp(−(s − p)² / 2σ²), σ = size / 2 (Luong et al. 2015). Real tokens
+    are counted, from 0; S is how many a row has.
+    """
+
+    kind: Literal["local_p"]
+    size: Count
+    """Half the width of the window: D in the paper."""
+
+
+class Looked(NamedTuple):
+    """What every step reads of the other stack: keys, or none where the memory is compared itself."""
+
+    memory: Value
+    mask: Value | None
+    keys: Value | None = None
+    places: Value | None = None
+    lengths: Value | None = None
+
+    def within(self, inlet: Inlet) -> Looked:
+        """The same inside a step."""
+        return Looked(*(inlet.take_optional(value, name) for name, value in self._asdict().items()))  # type: ignore[arg-type]
 
 
 class Attend(Component):
-    """score(h, m) = v · tanh(W h + U m), softmax over the other stack's real tokens, context = Σ weight · m.
+    """weights = softmax of score(h, m) over the other stack's real tokens; context = Σ weight · m.
 
-    Bahdanau, Cho and Bengio 2015: the previous h asks, and the cell moves on [x; context].
+    `query: previous`: the h before the step asks, and the cell moves on [x; context] (Bahdanau et al. 2015).
+    `query: current`: the cell moves on x, and its new h asks (Luong et al. 2015).
     """
 
     from_: Word = Field(alias="from")
     """The stack it reads."""
-    score: Literal["additive"] = "additive"
-    """How query and memory are compared."""
+    score: Literal["additive", "dot", "general", "concat"] = "additive"
+    """`additive` v · tanh(W h + U m), `dot` h · m, `general` h · W m, `concat` v · tanh(W [h; m])."""
     d_attention: Count | None = None
-    """Width of the comparison; hidden_size by default."""
-    query: Literal["previous"] = "previous"
-    """Which state asks: the one before the step."""
-    output: Literal["hidden", "concat"] = "concat"
-    """What the layer puts out: h, or [h; context]."""
+    """Width of the comparison of `additive` and `concat`; hidden_size by default."""
+    query: Literal["previous", "current"] = "previous"
+    """Which h asks: the one before the step, or the one after."""
+    output: Literal["hidden", "concat", "tanh"] | None = None
+    """h, [h; context] (default for `previous`), or tanh(W [context; h]) (default for `current`)."""
+    input_feeding: bool = False
+    """Whether the cell moves on [x; the output of the step before]; zeros at first."""
+    window: Annotated[LocalP, Shorthand] | None = None
+    """Where the weights may be; everywhere by default."""
+    return_weights: bool = False
+    """Whether the model puts out the weights too: `attentions.N` [B, T, S], zeros at padding."""
 
     def resolved(self, hidden_size: int) -> Attend:
-        return self.model_copy(update={"d_attention": self.d_attention or hidden_size})
+        compared = self.score in ("additive", "concat")
+        output = self.output or ("concat" if self.query == "previous" else "tanh")
+        width = self.d_attention or (hidden_size if compared else None)
+        return self.model_copy(update={"d_attention": width, "output": output})
 
-    def width(self, hidden_size: int, memory: int) -> int:
+    def width(self, hidden: int, memory: int) -> int:
         """Channels that the layer puts out."""
-        return hidden_size + memory if self.output == "concat" else hidden_size
+        return hidden + memory if self.output == "concat" else hidden
 
-    def project(
-        self, b: Builder, memory: Value, mask: Value | None, stateful: bool
-    ) -> tuple[Value, Value, Value | None]:
-        """Keys[B, S, A], memory[B, S, M] and its mask, computed once."""
-        keys = b.add(Linear(width_of(memory), int(self.d_attention or 0), False), memory, name="key_proj")
+    def check(self, hidden: int, memory: int | None) -> Findings:
+        """Which settings do not go together; `memory` are the channels of the other stack, where it is known."""
+        if self.d_attention and self.score in ("dot", "general"):
+            text = f"`score: {self.score}` compares without a width of its own"
+            yield Finding("SEQ226", ("d_attention",), text, "leave `d_attention` out")
+        if self.score == "dot" and memory not in (None, hidden):
+            text = f"`score: dot` multiplies a query of {hidden} channels with a memory of {memory}"
+            yield Finding("SEQ226", ("score",), text, "make the widths equal, or write `score: general`")
+        if self.query == "previous":
+            hint = "write `query: current`"
+            if self.input_feeding:
+                yield Finding("SEQ226", ("input_feeding",), "`input_feeding` belongs to `query: current`", hint)
+            if self.output == "tanh":
+                yield Finding("SEQ226", ("output",), "`output: tanh` belongs to `query: current`", hint)
+        elif self.output == "hidden":
+            text = "with `query: current` the context comes after h, so that `output: hidden` leaves it unread"
+            yield Finding("SEQ226", ("output",), text, "write `output: tanh` or `output: concat`")
+
+    # ---- building: what every step reads, computed once --------------------------------------------------------
+
+    def look(self, b: Builder, memory: Value, mask: Value | None, hidden: int, stateful: bool) -> Looked:
+        """memory[B, S, M] and its mask, with keys [B, S, A] and places."""
+        keys = self._keys(b, memory, hidden)
         if stateful:
-            keys = b.add(Hold("keys"), keys, hint="keys")
+            keys = None if keys is None else b.add(Hold("keys"), keys, hint="keys")
             memory = b.add(Hold("memory"), memory, hint="memory")
-        return keys, memory, mask
+        if self.window is None:
+            return Looked(memory, mask, keys)
+        from seqspec.ops.alignment import RealPlaces  # here for the reason given in recurrent.py
 
-    def context(self, b: Builder, h: Value, keys: Value, memory: Value, mask: Value | None) -> Value:
-        """h[B, H] -> context[B, M]"""
-        from seqspec.ops.attend import MaskedSoftmax, WeightedSum  # here for the reason given in recurrent.py
+        return Looked(memory, mask, keys, *b.add_many(RealPlaces(), memory, mask, hint="places lengths"))
 
-        width = int(self.d_attention or 0)
-        query = b.add(Unsqueeze(1), b.add(Linear(width_of(h), width, False), h, name="query_proj"))
-        mixed = b.add(Unary("tanh"), b.add(Add(), query, keys))
-        scores = b.add(Squeeze(-1), b.add(Linear(width, 1, False), mixed, name="score_proj"), hint="scores")
-        return b.add(WeightedSum(), b.add(MaskedSoftmax(), scores, mask, hint="weights"), memory, hint="context")
+    def _keys(self, b: Builder, memory: Value, hidden: int) -> Value | None:
+        if self.score == "dot":
+            return None
+        own, width = width_of(memory), int(self.d_attention or 0)
+        if self.score == "concat":
+            weight = Param(f"{STEP}.concat_proj.weight", (width, hidden + own))
+            return b.add(TiedPartLinear(hidden), memory, weight)
+        return b.add(Linear(own, hidden if self.score == "general" else width, False), memory, name="key_proj")
+
+    # ---- building: one step ------------------------------------------------------------------------------------
+
+    def context(self, b: Builder, h: Value, looked: Looked) -> tuple[Value, Value]:
+        """h[B, H] -> context[B, M], weights[B, S]"""
+        from seqspec.ops.attend import MaskedSoftmax, WeightedSum
+
+        scores = self._scores(b, h, looked)
+        if self.window is None:
+            weights = b.add(MaskedSoftmax(), scores, looked.mask, hint="weights")
+        else:
+            from seqspec.ops.alignment import LocalAlignment
+
+            width = width_of(h)
+            hidden = b.add(Unary("tanh"), b.add(Linear(width, width, False), h, name="position_proj"))
+            logit = b.add(Linear(width, 1, False), hidden, name="position_score_proj")
+            center = b.add(Unary("sigmoid"), logit, hint="center")
+            align = LocalAlignment(self.window.size)
+            weights = b.add(align, scores, center, looked.places, looked.lengths, looked.mask, hint="weights")
+        return b.add(WeightedSum(), weights, looked.memory, hint="context"), weights
+
+    def _scores(self, b: Builder, h: Value, looked: Looked) -> Value:
+        """[B, S]"""
+        if self.score in ("dot", "general"):
+            from seqspec.ops.attend import DotScores
+
+            keys = looked.memory if looked.keys is None else looked.keys
+            return b.add(DotScores(), h, keys, hint="scores")
+        width, hidden = int(self.d_attention or 0), width_of(h)
+        if self.score == "concat":
+            query = b.add(PartLinear(hidden, width_of(looked.memory), width), h, name="concat_proj")
+        else:
+            query = b.add(Linear(hidden, width, False), h, name="query_proj")
+        mixed = b.add(Unary("tanh"), b.add(Add(), b.add(Unsqueeze(1), query), looked.keys))
+        return b.add(Squeeze(-1), b.add(Linear(width, 1, False), mixed, name="score_proj"), hint="scores")
+
+    def put_out(self, b: Builder, h: Value, context: Value) -> Value:
+        """What the layer puts out."""
+        if self.output == "hidden":
+            return h
+        if self.output == "concat":
+            return b.add(Concat(), h, context)
+        hidden = width_of(h)
+        joined = b.add(Concat(), context, h)
+        return b.add(Unary("tanh"), b.add(Linear(width_of(joined), hidden, False), joined, name="output_proj"))

@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag
 from seqspec.components.attention import CrossAttention, SelfAttention
 from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Shorthand, Word
 from seqspec.components.feedforward import FeedForward
+from seqspec.components.linear import LinearLayer
 from seqspec.components.norms import LayerNorm, RMSNorm
 from seqspec.components.recurrent import GRU, LSTM, RNN
 from seqspec.graph.builder import Builder
@@ -53,6 +54,7 @@ Entry = Annotated[
     Annotated[LSTM, Tag("lstm")]
     | Annotated[GRU, Tag("gru")]
     | Annotated[RNN, Tag("rnn")]
+    | Annotated[LinearLayer, Tag("linear")]
     | Annotated[Block, Tag("<block>")]
     | Annotated[Pattern, Tag("<pattern>")],
     Discriminator(_tag),

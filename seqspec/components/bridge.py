@@ -1,13 +1,13 @@
-"""How a recurrent layer starts: from zeros, or from the state of another stack."""
+"""How a recurrent layer starts: from zeros, a learned or a given state, or from the state of another stack."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Finding, Findings, Shorthand, Word, width_of
+from seqspec.components.base import Component, Finding, Findings, Inlet, Shorthand, Word, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
@@ -18,6 +18,18 @@ class Zeros(Component):
     """The layer starts from zeros."""
 
     kind: Literal["zeros"]
+
+
+class Learned(Component):
+    """The layer starts from parameters, the same for every row: `h0` [L·D, H], and `c0` beside an LSTM."""
+
+    kind: Literal["learned"]
+
+
+class Given(Component):
+    """The layer starts from what the caller gives: `initial_state.N.h` [B, L·D, H] (and `.c`), zeros where left out."""
+
+    kind: Literal["given"]
 
 
 class Bridge(Component):
@@ -39,20 +51,29 @@ class Bridge(Component):
     """Which direction's state is read; `both` concatenates forward and backward."""
 
 
-InitialState = Annotated[Zeros | Bridge, Field(discriminator="kind"), Shorthand]
+InitialState = Annotated[Zeros | Learned | Given | Bridge, Field(discriminator="kind"), Shorthand]
 
 
 class Layers(NamedTuple):
-    """One entry of recurrent layers, as a bridge sees it. `cell`: whether there is a c beside h."""
+    """One entry of recurrent layers, as a bridge sees it. `widths` are the channels of h and, beside it, of c."""
 
     layers: int
     directions: int
-    hidden: int
-    cell: bool
+    widths: tuple[int, ...]
 
-    def width(self, direction: str) -> int:
-        """Channels of one layer's state as `direction` reads it."""
-        return self.hidden * (self.directions if direction == "both" else 1)
+    @property
+    def rows(self) -> int:
+        """How many states there are: forward before backward, layer by layer."""
+        return self.layers * self.directions
+
+    @property
+    def cell(self) -> bool:
+        """Whether there is a c beside h."""
+        return len(self.widths) > 1
+
+    def width(self, direction: str, part: int = 0) -> int:
+        """Channels of one layer's h, or c (`part` 1), as `direction` reads it."""
+        return self.widths[part] * (self.directions if direction == "both" else 1)
 
 
 class Place(NamedTuple):
@@ -76,13 +97,25 @@ class Source(NamedTuple):
         return [(n, layer) for n, entry in enumerate(self.entries) for layer in range(entry.layers)]
 
 
+class Memory(NamedTuple):
+    """Another stack as a layer reads it: outputs [B, S, M], their padding, and the states a bridge may want."""
+
+    x: Value
+    mask: Value | None
+    source: Source
+
+
 def check_bridge(bridge: Bridge, place: Place, source: Source) -> Findings:
     """Whether the other stack has what the bridge reads, and in the right width."""
+    if place.own.directions == 2:
+        text = "a bridge starts one direction, and this layer has two"
+        yield Finding("SEQ224", (), text, "start it from `zeros`, `learned` or `given`")
+        return
     if bridge.state == "mean":
         for key, neutral in (("direction", "both"), ("layer", "each")):
             if getattr(bridge, key) != neutral:
                 yield Finding("SEQ224", (key,), f"`{key}` chooses among final states, and `state: mean` reads none")
-        widths = {source.width}
+        widths = {(source.width, place.own.widths[0])}
     else:
         found = list(_check_finals(bridge, place, source))
         yield from found
@@ -90,11 +123,16 @@ def check_bridge(bridge: Bridge, place: Place, source: Source) -> Findings:
             return
         flat = source.flat()
         picked = flat[place.first : place.first + place.own.layers] if bridge.layer == "each" else flat[-1:]
-        widths = {source.entries[entry].width(bridge.direction) for entry, _ in picked}
+        widths = {
+            (source.entries[entry].width(bridge.direction, part), place.own.widths[part])
+            for entry, _ in picked
+            for part in range(_parts(place, source))
+        }
     if bridge.map == "copy":
-        for other in widths - {place.own.hidden}:
-            text = f"a copied state has {other} channels, but hidden_size is {place.own.hidden}"
-            yield Finding("SEQ204", ("map",), text, "make them equal, or write `map: linear`")
+        for other, own in sorted(widths):
+            if other != own:
+                text = f"a copied state has {other} channels, but the layer's has {own}"
+                yield Finding("SEQ204", ("map",), text, "make them equal, or write `map: linear`")
 
 
 def _check_finals(bridge: Bridge, place: Place, source: Source) -> Findings:
@@ -108,20 +146,73 @@ def _check_finals(bridge: Bridge, place: Place, source: Source) -> Findings:
         yield Finding("SEQ224", ("direction",), f"`{bridge.from_}` has one direction, so there is none to choose")
 
 
-def starts(b: Builder, bridge: Bridge, place: Place, source: Source) -> list[tuple[Value, ...]]:
+def start(
+    b: Builder,
+    inlet: Inlet,
+    x: Value,
+    initial: InitialState | None,
+    place: Place,
+    memories: Mapping[str, Memory],
+    given: Sequence[Value],
+    *,
+    alone: bool,
+) -> tuple[Value, ...]:
+    """h (, c) [B, L·D, H] each, or [B, H] of a layer that stands `alone`; nothing for zeros.
+
+    `given` are the caller's, which may be None at run time.
+    """
+    if isinstance(initial, Bridge):
+        layers = _bridged(b, inlet, initial, place, memories[initial.from_])
+        return layers[0] if alone else tuple(_stack(b, part) for part in zip(*layers, strict=True))
+    names = ("h0", "c0")[: len(place.own.widths)]
+    if isinstance(initial, Learned):
+        from seqspec.ops.initial_state import LearnedState  # here for the reason given in recurrent.py
+
+        rows, widths = place.own.rows, place.own.widths
+        states = [b.add(LearnedState(n, rows, w), x) for n, w in zip(names, widths, strict=True)]
+    else:
+        states = [inlet.take(value, name) for name, value in zip(names, given, strict=False)]
+    return tuple(_single(b, state, x) if alone else state for state in states)
+
+
+def _single(b: Builder, state: Value, x: Value) -> Value:
+    """[B, 1, H], which may be None at run time -> [B, H]"""
+    from seqspec.ops.initial_state import GivenState
+    from seqspec.ops.state import SelectState
+
+    there = b.add(GivenState(1, width_of(state)), state, x) if state.optional else state
+    return b.add(SelectState(0), there)
+
+
+def _stack(b: Builder, states: Sequence[Value]) -> Value:
+    """[B, H] each -> [B, L, H]"""
+    from seqspec.ops.state import StackStates
+
+    return b.add(StackStates(), *states)
+
+
+def _bridged(b: Builder, inlet: Inlet, bridge: Bridge, place: Place, memory: Memory) -> list[tuple[Value, ...]]:
     """(h,) or, from LSTM to LSTM, (h, c) for each layer of the entry, [B, H] each."""
-    cells = place.own.cell and bridge.state == "final" and all(entry.cell for entry in source.entries)
+    if bridge.state == "mean":
+        from seqspec.ops.pool import Pool
+
+        x, mask = inlet.take(memory.x, "source"), inlet.take_optional(memory.mask, "source_mask")
+        source, parts = memory.source._replace(mean=b.add(Pool("mean"), x, mask)), 1
+    else:
+        finals = [
+            tuple(inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry[: len(place.own.widths)]))
+            for n, entry in enumerate(memory.source.finals)
+        ]
+        source, parts = memory.source._replace(finals=finals), _parts(place, memory.source)
     return [
-        tuple(_start(b, bridge, place, source, layer, part) for part in range(2 if cells else 1))
+        tuple(_start(b, bridge, place, source, layer, part) for part in range(parts))
         for layer in range(place.own.layers)
     ]
 
 
-def stack(b: Builder, states: Sequence[Value]) -> Value:
-    """[B, H] each -> [B, L, H]"""
-    from seqspec.ops.state import StackStates  # here for the reason given in recurrent.py
-
-    return b.add(StackStates(), *states)
+def _parts(place: Place, source: Source) -> int:
+    """How many of h and c are read: c goes from LSTM to LSTM alone."""
+    return 2 if place.own.cell and all(entry.cell for entry in source.entries) else 1
 
 
 def _start(b: Builder, bridge: Bridge, place: Place, source: Source, layer: int, part: int) -> Value:
@@ -137,5 +228,5 @@ def _start(b: Builder, bridge: Bridge, place: Place, source: Source, layer: int,
     if bridge.map == "copy":
         return state
     name = ("bridge", "bridge_cell")[part] + (f"_{layer}" if place.own.layers > 1 else "")
-    mapped = b.add(Linear(width_of(state), place.own.hidden), state, name=name)
+    mapped = b.add(Linear(width_of(state), place.own.widths[part]), state, name=name)
     return b.add(Unary("tanh"), mapped) if bridge.map == "linear_tanh" else mapped

@@ -5,14 +5,25 @@ Their ops are imported where they are used, so that checking a model without rec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.attend import Attend
+from seqspec.components.attend import STEP, Attend, Looked
 from seqspec.components.base import Component, Count, Finding, Findings, Inlet, Name, Rate, camel, width_of
-from seqspec.components.bridge import Bridge, InitialState, Layers, Place, Source, Zeros, check_bridge, stack, starts
+from seqspec.components.bridge import (
+    Bridge,
+    Given,
+    InitialState,
+    Layers,
+    Memory,
+    Place,
+    Source,
+    Zeros,
+    check_bridge,
+    start,
+)
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Op
@@ -22,12 +33,12 @@ from seqspec.ops.shape import Concat, Unsqueeze
 Biases = Literal["none", "single", "double"]
 
 
-class Memory(NamedTuple):
-    """Another stack as a layer reads it: outputs [B, S, M], their padding, and the states a bridge may want."""
+class Outputs(NamedTuple):
+    """What a built layer gives: y[B, T, O]; where they are wanted h[B, L·D, O] (and c); an `attend`'s weights."""
 
-    x: Value
-    mask: Value | None
-    source: Source
+    y: Value
+    finals: tuple[Value, ...] = ()
+    weights: Value | None = None
 
 
 class Recurrent(Component):
@@ -50,7 +61,7 @@ class Recurrent(Component):
     bias: Biases = "double"
     """No bias, one per gate, or torch's two."""
     initial_state: InitialState | None = None
-    """Where h (and c) start: zeros, or a `bridge` from another stack."""
+    """Where h (and c) start: `zeros`, `learned`, `given`, or a `bridge` from another stack."""
     attend: Attend | None = None
     """Attention over another stack inside every step."""
 
@@ -75,14 +86,26 @@ class Recurrent(Component):
         return self.initial_state if isinstance(self.initial_state, Bridge) else None
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of h, and of c where there is one."""
+        return (self.hidden_size,)
+
+    @property
     def layers(self) -> Layers:
-        return Layers(self.num_layers, 2 if self.bidirectional else 1, self.hidden_size, isinstance(self, LSTM))
+        return Layers(self.num_layers, 2 if self.bidirectional else 1, self.widths)
+
+    @property
+    def given(self) -> dict[str, tuple[int, int]]:
+        """What the caller may give it to start from, [L·D, H] each."""
+        if not isinstance(self.initial_state, Given):
+            return {}
+        return {name: (self.layers.rows, width) for name, width in zip("hc", self.widths, strict=False)}
 
     def width(self, memory: int | None) -> int:
         """Channels it puts out; `memory` are those of the stack that `attend` reads."""
         if self.attend and memory is not None:
-            return self.attend.width(self.hidden_size, memory)
-        return self.hidden_size * (2 if self.bidirectional and self.merge != "sum" else 1)
+            return self.attend.width(self.widths[0], memory)
+        return self.widths[0] * (2 if self.bidirectional and self.merge != "sum" else 1)
 
     def check(self) -> Findings:
         if self.dropout and self.num_layers == 1:
@@ -94,9 +117,15 @@ class Recurrent(Component):
         if self.attend and (self.num_layers > 1 or self.bidirectional):
             yield Finding("SEQ225", ("attend",), "a cell with `attend` has one layer and one direction")
 
-    def check_bridge(self, place: Place, source: Source) -> Findings:
-        if self.bridge:
-            yield from (f.under("initial_state") for f in check_bridge(self.bridge, place, source))
+    def check_reads(self, place: Place, sources: Mapping[str, Source]) -> Findings:
+        """Whether what it reads of other stacks fits; of those that are not there something else is said."""
+        if self.bridge and self.bridge.from_ in sources:
+            found = check_bridge(self.bridge, place, sources[self.bridge.from_])
+            yield from (f.under("initial_state") for f in found)
+        if self.attend:
+            memory = sources.get(self.attend.from_)
+            found = self.attend.check(self.widths[0], memory.width if memory else None)
+            yield from (f.under("attend") for f in found)
 
     def op(self, width: int, stateful: bool) -> Op:
         """The whole layer as one op."""
@@ -114,56 +143,37 @@ class Recurrent(Component):
         mask: Value | None,
         memories: Mapping[str, Memory],
         place: Place,
+        given: Sequence[Value],
         *,
         stateful: bool,
         finals: bool,
-    ) -> tuple[Value, ...]:
-        """x[B, T, I] -> y[B, T, O] and, where `finals` are wanted, h[B, L·D, H] (and c): a call of one region."""
+    ) -> Outputs:
+        """A call of one region. `given` are what `self.given` says, and may be None at run time."""
         b = g.child(camel(str(self.name)) + "Layer")
         inlet = Inlet(b)
         inner, inner_mask = inlet.take(x, "x"), inlet.take_optional(mask, "mask")
-        initial = self._initial(b, inlet, memories, place)
+        begin = start(b, inlet, inner, self.initial_state, place, memories, given, alone=self.attend is not None)
         if self.attend:
-            outputs = self._attending(
-                b, inlet, inner, inner_mask, initial, memories[self.attend.from_], stateful, finals
-            )
+            made = self._attending(b, inlet, inner, inner_mask, begin, memories[self.attend.from_], stateful, finals)
         else:
-            parts = range(len(initial[0])) if initial else ()
-            starts_BLH = [stack(b, [layer[part] for layer in initial]) for part in parts]
-            hint = "y h c" if isinstance(self, LSTM) else "y h"
+            hint = "y h c" if len(self.widths) > 1 else "y h"
             op = self.op(width_of(x), stateful)
-            outputs = b.add_many(op, inner, inner_mask, *starts_BLH, name=str(self.name), hint=hint)
+            y, *last = b.add_many(op, inner, inner_mask, *begin, name=str(self.name), hint=hint)
             if self.merge == "sum":
                 from seqspec.ops.state import MergeDirections
 
-                outputs = (b.add(MergeDirections(), outputs[0], hint="y"), *outputs[1:])
-        if not finals:
-            return g.call_many(b.done(outputs[0]), scope, *inlet.arguments, hint="x")
+                y = b.add(MergeDirections(), y, hint="y")
+            made = Outputs(y, tuple(last))
+        return self._called(g, b, scope, inlet, made if finals else made._replace(finals=()))
+
+    def _called(self, g: Builder, b: Builder, scope: str, inlet: Inlet, made: Outputs) -> Outputs:
         number = scope.rsplit(".", 1)[-1]
-        hints = ["x", *(f"{letter}_{number}" for letter, _ in zip("hc", outputs[1:], strict=False))]
-        return g.call_many(b.done(*outputs), scope, *inlet.arguments, hint=" ".join(hints))
-
-    def _initial(
-        self, b: Builder, inlet: Inlet, memories: Mapping[str, Memory], place: Place
-    ) -> list[tuple[Value, ...]]:
-        """(h,) or (h, c) of each layer, [B, H] each; empty for zeros."""
-        bridge = self.bridge
-        if bridge is None:
-            return []
-        memory = memories[bridge.from_]
-        if bridge.state == "mean":
-            from seqspec.ops.pool import Pool
-
-            x, mask = inlet.take(memory.x, "source"), inlet.take_optional(memory.mask, "source_mask")
-            source = memory.source._replace(mean=b.add(Pool("mean"), x, mask))
-        else:
-            parts = 2 if self.layers.cell else 1
-            finals = [
-                tuple(inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry[:parts]))
-                for n, entry in enumerate(memory.source.finals)
-            ]
-            source = memory.source._replace(finals=finals)
-        return starts(b, bridge, place, source)
+        more = [] if made.weights is None else [made.weights]
+        hints = ["x", *(f"{letter}_{number}" for letter, _ in zip("hc", made.finals, strict=False))]
+        hints += [f"weights_{number}" for _ in more]
+        region = b.done(made.y, *made.finals, *more)
+        y, *rest = g.call_many(region, scope, *inlet.arguments, hint=" ".join(hints))
+        return Outputs(y, tuple(rest[: len(made.finals)]), rest[-1] if more else None)
 
     def _attending(
         self,
@@ -171,39 +181,60 @@ class Recurrent(Component):
         inlet: Inlet,
         x: Value,
         padding: Value | None,
-        initial: list[tuple[Value, ...]],
+        begin: Sequence[Value],
         memory: Memory,
         stateful: bool,
         finals: bool,
-    ) -> tuple[Value, ...]:
-        """A loop over time whose step attends to `memory` and then moves the cell."""
+    ) -> Outputs:
+        """A loop over time; see `_step`."""
         from seqspec.ops.loop import Loop
-        from seqspec.ops.ragged import KeepAtPadding, RealSteps
+        from seqspec.ops.ragged import RealSteps
 
         assert self.attend is not None
-        attend = self.attend
         outer = inlet.take(memory.x, "memory"), inlet.take_optional(memory.mask, "memory_mask")
-        keys, held, mask = attend.project(b, *outer, stateful)
+        looked = self.attend.look(b, *outer, self.widths[0], stateful)
         step = b.child(camel(str(self.name)) + "Step")
-        names = ("h", "c") if self.layers.cell else ("h",)
-        state = tuple(step.input(n, (x.shape[0], self.hidden_size)) for n in names)
+        carried = {"h": self.widths[0]} | ({"c": self.widths[1]} if len(self.widths) > 1 else {})
+        if self.attend.input_feeding:
+            carried["output"] = self.attend.width(self.widths[0], width_of(memory.x))
+        state = {name: step.input(name, (x.shape[0], width)) for name, width in carried.items()}
         x_t, real = step.input("x", (x.shape[0], x.shape[-1])), step.input("real", (x.shape[0],), "bool")
         inside = Inlet(step)
-        context = attend.context(
-            step, state[0], inside.take(keys, "keys"), inside.take(held, "memory"), inside.take_optional(mask, "mask")
-        )
-        joined = step.add(Concat(), x_t, context)
-        moved = step.add_many(self.cell(width_of(joined)), joined, *state, name=str(self.name), hint=" ".join(names))
-        y = step.add(Concat(), moved[0], context) if attend.output == "concat" else moved[0]
-        pairs = zip(names, moved, state, strict=True)
-        kept = [step.add(KeepAtPadding(), real, new, old, hint=name) for name, new, old in pairs]
-        begin = initial[0] if initial else ()
-        starts_BH = (*begin, *[None] * (len(names) - len(begin)))
-        loop = Loop(step.done(*kept, y), len(names), 2, stateful)
+        ys = self._step(step, state, x_t, real, looked.within(inside))
+        loop = Loop(step.done(*ys), len(carried), 2, stateful)
+        starting = (*begin, *[None] * (len(carried) - len(begin)))
         steps = b.add(RealSteps(), padding, x, hint="real")
-        *last, ys = b.add_many(loop, *starts_BH, x, steps, *inside.arguments, name="step", hint=" ".join([*names, "y"]))
-        ys = b.add(ZeroPadding(), ys, padding, hint="y")
-        return (ys, *(b.add(Unsqueeze(1), v, hint=n) for v, n in zip(last, names, strict=True))) if finals else (ys,)
+        hint = " ".join([*carried, "y", "weights"][: len(ys)])
+        outputs = b.add_many(loop, *starting, x, steps, *inside.arguments, name=STEP, hint=hint)
+        y, *more = (b.add(ZeroPadding(), v, padding, hint=v.hint) for v in outputs[len(carried) :])
+        last = list(zip(outputs[: len(self.widths)], carried, strict=False)) if finals else []
+        return Outputs(y, tuple(b.add(Unsqueeze(1), v, hint=n) for v, n in last), more[0] if more else None)
+
+    def _step(
+        self, b: Builder, state: Mapping[str, Value], x: Value, real: Value, looked: Looked
+    ) -> tuple[Value, ...]:
+        """The next state, what is put out, and the weights where they are wanted.
+
+        A state stands still at padding. The h before the step asks, and then the cell moves; or the other way round.
+        """
+        from seqspec.ops.ragged import KeepAtPadding
+
+        attend = self.attend
+        assert attend is not None
+        names = ("h", "c")[: len(self.widths)]
+        own = [state[name] for name in names]
+        if attend.query == "previous":
+            context, weights = attend.context(b, own[0], looked)
+            x = b.add(Concat(), x, context)
+        elif attend.input_feeding:
+            x = b.add(Concat(), x, state["output"])
+        moved = b.add_many(self.cell(width_of(x)), x, *own, name=str(self.name), hint=" ".join(names))
+        if attend.query == "current":
+            context, weights = attend.context(b, moved[0], looked)
+        y = attend.put_out(b, moved[0], context)
+        after = dict(zip(names, moved, strict=True)) | {"output": y}
+        kept = [b.add(KeepAtPadding(), real, after[name], old, hint=name) for name, old in state.items()]
+        return (*kept, y, *([weights] if attend.return_weights else []))
 
 
 class LSTM(Recurrent):
@@ -212,6 +243,14 @@ class LSTM(Recurrent):
     kind: Literal["lstm"]
     forget_bias: float | None = None
     """What the forget gate's bias starts at, counted over both bias vectors; torch's random one by default."""
+    peepholes: bool = False
+    """Whether the gates see the cell: i and f add p ⊙ c, o adds p ⊙ c' (Gers et al. 2002)."""
+    projection_size: Count | None = None
+    """Channels of h, which is then R (o tanh(c')): torch's proj_size. hidden_size, without R, by default."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.projection_size or self.hidden_size, self.hidden_size)
 
     def check(self) -> Findings:
         yield from super().check()
@@ -223,13 +262,16 @@ class LSTM(Recurrent):
 
         return Lstm(
             width, self.hidden_size, self.num_layers, self.bidirectional, self.bias, self.dropout or 0.0, stateful,
-            forget_bias=self.forget_bias,
+            forget_bias=self.forget_bias, peepholes=self.peepholes, projection_size=self.projection_size,
         )  # fmt: skip
 
     def cell(self, width: int) -> Op:
         from seqspec.ops.cells import LstmCell
 
-        return LstmCell(width, self.hidden_size, self.bias, forget_bias=self.forget_bias)
+        return LstmCell(
+            width, self.hidden_size, self.bias,
+            forget_bias=self.forget_bias, peepholes=self.peepholes, projection_size=self.projection_size,
+        )  # fmt: skip
 
 
 class GRU(Recurrent):

@@ -284,7 +284,7 @@ class Stack(Inherited):
         turned = [a for a in self.attentions() if isinstance(a.position, Rope)]
         if isinstance(self.position, Rope) and not turned:
             text = "`rope` acts in self-attention, and no layer here takes it"
-            yield Finding("SEQ232", ("position",), text)
+            yield Finding("SEQ234", ("position",), text)
         patterns = {n for entry in self.layers if isinstance(entry, Pattern) for n in entry.pattern}
         for block in self.blocks or {}:
             if block not in patterns:

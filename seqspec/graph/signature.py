@@ -22,6 +22,16 @@ class Port:
     optional: bool = False
     once: bool = False
 
+    @property
+    def python(self) -> str:
+        """Its name as an argument or attribute: `attentions_3` for `attentions.3`."""
+        return python_name(self.name)
+
+
+def python_name(name: str) -> str:
+    """A public name where only an identifier can stand: a dot becomes an underscore."""
+    return name.replace(".", "_")
+
 
 @dataclass(frozen=True)
 class Carried:

@@ -1,7 +1,8 @@
 """Optional inputs settled: all are given, except those that are never given, and a padding mask always comes whole.
 
 In PyTorch a mask or position_ids may be left out. A file has one set of inputs, so there the mask is required and
-covers past and new tokens alike: nothing of it need be carried, and `Padding` becomes the cast of its mask.
+covers past and new tokens alike: nothing of it need be carried, and `Padding` becomes the cast of its mask. A given
+start of a state is left out too, since the past of the first call is that start.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from seqspec.graph.ir import Graph, Node, Value
 from seqspec.ops.padding import Padding
 from seqspec.ops.to_bool import ToBool
+from seqspec.passes.initial import starting
 from seqspec.passes.rewrite import nodes, retyped
 
 ABSENT = frozenset({"position_ids", "decoder_position_ids"})
@@ -18,7 +20,9 @@ ABSENT = frozenset({"position_ids", "decoder_position_ids"})
 
 def bind(graph: Graph, absent: frozenset[str] = ABSENT) -> Graph:
     """The graph without the optional inputs named in `absent`, and with the other optional ones required."""
-    gone: dict[str, Value | None] = {v.name: None for v in graph.root.inputs if v.optional and v.name in absent}
+    starts = starting(graph.root)
+    never = {v.name for v in graph.root.inputs if v.name in absent or v.name in starts}
+    gone: dict[str, Value | None] = {v.name: None for v in graph.root.inputs if v.optional and v.name in never}
     inputs = tuple(replace(v, optional=False) for v in graph.root.inputs if v.name not in gone)
     given = {v.name for v in inputs}
     items = [_whole_mask(node, given) for node in nodes(graph.root)]

@@ -11,6 +11,7 @@ from seqspec.passes.bind import bind
 from seqspec.passes.drop_dead import drop_dead
 from seqspec.passes.drop_dropout import drop_dropout
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
+from seqspec.passes.initial import learned
 from seqspec.passes.inline import inline
 from seqspec.passes.split import split
 
@@ -27,8 +28,13 @@ def inference(graph: Graph) -> Graph:
 
 
 def parts(flat: Graph) -> dict[str, Graph]:
-    """The graph of each file: `model`, or `encoder` and `decoder` where inputs are read on the first call only."""
-    return dict(zip(("encoder", "decoder"), split(flat), strict=True)) if flat.once else {"model": flat}
+    """The graph of each file: `model`, or `encoder` and `decoder` where inputs are read on the first call only.
+
+    Where states of a model alone start from what is learned, `initial` gives the first past from any input's batch.
+    """
+    if flat.once:
+        return dict(zip(("encoder", "decoder"), split(flat), strict=True))
+    return dict(zip(("initial", "model"), split(flat), strict=True)) if learned(flat.root) else {"model": flat}
 
 
 def fused(flat: Graph, target: Target) -> Graph:

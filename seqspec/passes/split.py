@@ -2,7 +2,8 @@
 
 A value is *once* where it depends on an input read on the first call only, *late* where it depends on any other input
 or on a past. What depends on neither (a table, a constant) goes wherever it is read. Two things cross from the once
-side to the late one, under the names the signature gives them: held states, and values that start a state.
+side to the late one, under the names the signature gives them: held states, and values that start a state. A learned
+start is once by nature; of an input it reads the batch alone.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from seqspec.graph.ir import Graph, Node, Param, Region, Value
 from seqspec.graph.signature import Carried, carried
 from seqspec.ops.cache import Hold
 from seqspec.passes.drop_dead import drop_dead
-from seqspec.passes.initial import initial_inputs
+from seqspec.passes.initial import initial_inputs, learned
 from seqspec.passes.rewrite import nodes, outputs_of, with_inputs
 
 
 def split(graph: Graph) -> tuple[Graph, Graph]:
-    """encoder, decoder of a flat graph; the decoder's inputs end with the held states."""
+    """What runs once and what runs on every call, of a flat graph; the inputs of this end with the held states."""
     sides = _Sides(graph)
     for node in nodes(graph.root):
         sides.place(node)
@@ -35,12 +36,18 @@ class _Sides:
         self.late = {v.name for v in self.region.inputs if v.name not in graph.once}
         self.early_items: list[Node] = []
         self.late_items: list[Node] = []
+        self.learned = learned(self.region)
+        self.measure = next((v for v in self.region.inputs if v.name in graph.once), self.region.inputs[0])
         self.crossing: list[Value] = []  # outputs of the encoder
         self.held: dict[str, Value | None] = {}  # what a Hold gave -> input of the decoder
 
     def place(self, node: Node) -> None:
         if isinstance(node.op, Hold):
             self._hold(node)
+            return
+        if node.outputs[0].name in self.learned:
+            self.once.add(node.outputs[0].name)
+            self.early_items.append(replace(node, inputs=(self.measure,)))
             return
         if node.states:
             node = self._started(node)
@@ -81,8 +88,9 @@ class _Sides:
 
     def encoder(self) -> Graph:
         """The once inputs -> what crosses."""
-        inputs = tuple(v for v in self.region.inputs if v.name in self.graph.once)
-        region = Region(f"{self.region.name}Encoder", inputs, tuple(self.early_items), tuple(self.crossing))
+        inputs = tuple(v for v in self.region.inputs if v.name in self.graph.once) or (self.measure,)
+        name = f"{self.region.name}{'Encoder' if self.graph.once else 'Initial'}"
+        region = Region(name, inputs, tuple(self.early_items), tuple(self.crossing))
         return drop_dead(Graph(region))
 
     def decoder(self) -> Graph:
@@ -90,5 +98,6 @@ class _Sides:
         inputs = [v for v in self.region.inputs if v.name not in self.graph.once]
         inputs += [v for v in self.held.values() if v is not None]
         outputs = outputs_of(self.region, self.held)
-        region = Region(f"{self.region.name}Decoder", tuple(inputs), tuple(self.late_items), outputs)
+        name = f"{self.region.name}{'Decoder' if self.graph.once else ''}"
+        region = Region(name, tuple(inputs), tuple(self.late_items), outputs)
         return drop_dead(Graph(region))

@@ -84,7 +84,10 @@ class Cases:
         real: dict[bool, Array] = {}
         for port in self.ports:
             parts = [sequence[port.name] for sequence in chosen]
-            arrays[port.name], real[port.once] = self._padded(port, parts, way.left)
+            if timed(port):
+                arrays[port.name], real[port.once] = self._padded(port, parts, way.left)
+            else:
+                arrays[port.name] = np.stack(parts)
         if way.masked:
             once = {port.name: port.once for port in self.ports}
             arrays |= {mask: real[once[of]].astype(np.int64) for mask, of in self.masks.items() if of in once}
@@ -92,7 +95,7 @@ class Cases:
         return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1])
 
     def _calls(self, arrays: Mapping[str, Array], chunks: tuple[int, ...]) -> Iterator[dict[str, Array]]:
-        once = {p.name for p in self.ports if p.once}
+        once = {p.name for p in self.ports if p.once or not timed(p)}
         once |= {mask for mask, of in self.masks.items() if of in once}
         start = 0
         for length in chunks:
@@ -118,6 +121,8 @@ class Cases:
 
     def _draw(self, port: Port, length: int) -> Array:
         """One sequence of an input: no id that means padding."""
+        if not timed(port):
+            return self.random.standard_normal(port.shape[1:]).astype(self.dtype)  # type: ignore[arg-type]
         if port.dtype == "float":
             shape = (length, *(size for size in port.shape[2:] if isinstance(size, int)))
             return self.random.standard_normal(shape).astype(self.dtype)
@@ -133,3 +138,8 @@ class Cases:
     def _length(self, wanted: int, *, once: bool) -> int:
         limits = [f.max_length for p in self.ports if p.once == once and (f := self.facts.get(p.name)) and f.max_length]
         return min([wanted, *limits])
+
+
+def timed(port: Port) -> bool:
+    """Whether an input has a value for every position; a state to start from has none."""
+    return not isinstance(port.shape[1], int)

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqspec.graph.interpret import interpret
 from seqspec.graph.ir import Graph
-from seqspec.graph.signature import signature
+from seqspec.graph.signature import Signature, python_name, signature
 from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
 
@@ -41,9 +41,10 @@ class OnnxRunner:
 class TorchRunner:
     """A module, moved to `dtype`: the judge in float64, or what float32 by itself makes of that."""
 
-    def __init__(self, module: Any, dtype: str) -> None:
+    def __init__(self, module: Any, dtype: str, signature: Signature) -> None:
         import torch
 
+        self.outputs = {port.python: port.name for port in signature.outputs}
         self.name = f"torch in {dtype}"
         self.module, self.dtype = module.to(getattr(torch, dtype)).eval(), getattr(torch, dtype)
 
@@ -55,7 +56,7 @@ class TorchRunner:
             given = {python_name(name): self._tensor(a) for name, a in inputs.items()}
             output = self.module(**given, **carried)._asdict()
         left = output.pop("state", None) or {}
-        return {public_name(k): v.numpy() for k, v in output.items()}, {k: v.numpy() for k, v in left.items()}
+        return {self.outputs[k]: v.numpy() for k, v in output.items()}, {k: v.numpy() for k, v in left.items()}
 
     def _tensor(self, array: Array) -> Any:
         import torch

@@ -18,7 +18,10 @@ _AGAIN = "compile the spec again"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a compiled folder says of itself. `graphs` maps roles (model, or encoder and decoder) to ONNX files."""
+    """What a compiled folder says of itself. `graphs` maps roles to ONNX files.
+
+    model, or encoder and decoder, or initial and model where a state starts from what is learned.
+    """
 
     folder: Path
     backend: str

@@ -75,7 +75,7 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
     graph = build(load(folder / SPEC))
     weights = load_file(folder / WEIGHTS)
     judge = ReferenceRunner(graph, weights)
-    judged = TorchRunner(_module(folder, graph, weights), "float64")
+    judged = TorchRunner(_module(folder, graph, weights), "float64", signature(graph))
     cases = Cases(manifest.signature, manifest.facts, np.dtype(np.float64), seed)
     found = compare(judged, judgement(judge, cases), manifest.signature, cases, cases.ways())
     return Verification(judge.name, {d.name: TOLERANCE for d in found}, tuple(found))

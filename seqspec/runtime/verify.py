@@ -19,6 +19,7 @@ from seqspec.build import build
 from seqspec.checking import load
 from seqspec.diagnostics import CompileError, RuntimeFault
 from seqspec.graph.ir import Graph
+from seqspec.graph.signature import signature
 from seqspec.runtime import providers
 from seqspec.runtime.cases import Cases
 from seqspec.runtime.compare import REPORT, Verification, compare, judgement, rounding
@@ -134,8 +135,8 @@ def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]
         from seqspec.backends.torch import module
     except ImportError:
         return ReferenceRunner(graph, weights), ReferenceRunner(graph, weights, "float32")
-    single = module(graph, weights)
-    return TorchRunner(deepcopy(single), "float64"), TorchRunner(single, "float32")
+    single, told = module(graph, weights), signature(graph)
+    return TorchRunner(deepcopy(single), "float64", told), TorchRunner(single, "float32", told)
 
 
 def _rounded(array: Any, dtype: str) -> Array:

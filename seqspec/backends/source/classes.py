@@ -14,6 +14,7 @@ from seqspec.backends.source.plan import Entry, Group, Plan, entries, groups
 from seqspec.backends.source.root import Root
 from seqspec.backends.source.wrap import split, statement
 from seqspec.graph.ir import Call, Node, Region, Value
+from seqspec.graph.signature import python_name
 
 
 class Method(NamedTuple):
@@ -146,7 +147,7 @@ class ClassWriter:
     def _public_arguments(self) -> dict[Value, str]:
         once = self._once[id(self._region)]
         inputs = sorted(self._region.inputs, key=lambda v: v.optional or v in once)
-        return {value: names.argument(value.name, self._file.avoid) for value in inputs}
+        return {value: names.argument(python_name(value.name), self._file.avoid) for value in inputs}
 
     def _signature(self, name: str, forward: Forward) -> str:
         region, once = forward.plan.region, self._once[id(forward.plan.region)]
@@ -168,7 +169,7 @@ class ClassWriter:
         if not self._root:
             return f"{_types(forward)} -> {_outputs(forward)}"
         ports = self._root.signature.outputs
-        shown = [forward.letters.value(v, p.name) for v, p in zip(self._region.outputs, ports, strict=True)]
+        shown = [forward.letters.value(v, p.python) for v, p in zip(self._region.outputs, ports, strict=True)]
         doc = f"{_types(forward)} -> {', '.join(shown)}"
         once = [a for v, a in forward.arguments.items() if v in self._once[id(self._region)]]
         return f"{doc}\n\nRead on the first call only, when there is no state yet: {', '.join(once)}." if once else doc

@@ -56,14 +56,14 @@ class Root:
         self.signature = signature
         self.public = {s.path: s.past for s in signature.states}
         for port in signature.outputs:
-            if not names.plain(port.name) or port.name.startswith("_") or port.name == "state":
+            if not names.plain(port.python) or port.python.startswith("_") or port.python == "state":
                 raise SeqspecError(
                     "SEQ304", f"an output cannot be called {port.name!r} in PyTorch", "choose another name"
                 )
 
     def output(self) -> str:
         """The class of what the model returns."""
-        fields = [f"    {port.name}: Tensor" for port in self.signature.outputs]
+        fields = [f"    {port.python}: Tensor" for port in self.signature.outputs]
         fields += ["    state: State"] if self.signature.states else []
         return "\n".join(["class Output(NamedTuple):", '    """What the model returns."""', "", *fields])
 
