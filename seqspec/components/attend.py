@@ -33,9 +33,9 @@ class LocalP(Component):
 class Looked(NamedTuple):
     """What every step reads of the other stack: keys, or none where the memory is compared itself."""
 
+    keys: Value | None
     memory: Value
     mask: Value | None
-    keys: Value | None = None
     places: Value | None = None
     lengths: Value | None = None
 
@@ -105,10 +105,10 @@ class Attend(Component):
             keys = None if keys is None else b.add(Hold("keys"), keys, hint="keys")
             memory = b.add(Hold("memory"), memory, hint="memory")
         if self.window is None:
-            return Looked(memory, mask, keys)
+            return Looked(keys, memory, mask)
         from seqspec.ops.alignment import RealPlaces  # here for the reason given in recurrent.py
 
-        return Looked(memory, mask, keys, *b.add_many(RealPlaces(), memory, mask, hint="places lengths"))
+        return Looked(keys, memory, mask, *b.add_many(RealPlaces(), memory, mask, hint="places lengths"))
 
     def _keys(self, b: Builder, memory: Value, hidden: int) -> Value | None:
         if self.score == "dot":

@@ -20,10 +20,10 @@ def gru_step(x, state, weight, bias):
 
 
 def initial_states(rnn, x, h=None, c=None):
-    """[B, L * D, H] each, zeros where not given: h, and c where the layer has four gates"""
-    zeros = x.new_zeros(x.shape[0], rnn.num_layers * (2 if rnn.bidirectional else 1), rnn.hidden_size)
-    states = (h, c) if rnn.weight_hh_l0.shape[0] == 4 * rnn.hidden_size else (h,)
-    return tuple(zeros if s is None else s for s in states)
+    """[B, L * D, H] each, zeros where not given: h, as wide as what is put out, and c where there are four gates"""
+    (rows, width), layers = rnn.weight_hh_l0.shape, rnn.num_layers * (2 if rnn.bidirectional else 1)
+    states = [(h, width), (c, rnn.hidden_size)][: 2 if rows == 4 * rnn.hidden_size else 1]
+    return tuple(x.new_zeros(x.shape[0], layers, size) if s is None else s for s, size in states)
 
 
 def run_layers(rnn, x, states):
@@ -37,7 +37,7 @@ def recurrent(rnn, x, *states):
     """x[B, T, I], states[B, L * D, H] or None -> y[B, T, D * H], states; nothing is padding, and T may be 0"""
     states = initial_states(rnn, x, *states)
     if x.shape[1] == 0:
-        return x.new_zeros(x.shape[0], 0, rnn.hidden_size * (2 if rnn.bidirectional else 1)), *states
+        return x.new_zeros(x.shape[0], 0, states[0].shape[-1] * (2 if rnn.bidirectional else 1)), *states
     y, states = run_layers(rnn, x, states)
     return y, *states
 
@@ -61,15 +61,16 @@ def one_direction(rnn, step, x, real, state, suffix):
     """x[B, T, I], real[B, T, 1] or None, state[B, H] each -> y[B, T, H], state"""
     bias_ih, bias_hh = getattr(rnn, "bias_ih" + suffix, None), getattr(rnn, "bias_hh" + suffix, None)
     weight_hh, times = getattr(rnn, "weight_hh" + suffix), range(x.shape[1])
+    more = [getattr(rnn, name + suffix) for name in ("weight_ch", "weight_hr") if hasattr(rnn, name + suffix)]
     x = F.linear(x, getattr(rnn, "weight_ih" + suffix), bias_ih)
     outputs = []
     for t in reversed(times) if suffix.endswith("_reverse") else times:
-        new = step(x[:, t], state, weight_hh, bias_hh)
+        new = step(x[:, t], state, weight_hh, bias_hh, *more)
         state = new if real is None else tuple(torch.where(real[:, t], n, s) for n, s in zip(new, state, strict=True))
         outputs.append(new[0])
     if suffix.endswith("_reverse"):
         outputs.reverse()
-    y = torch.stack(outputs, 1) if outputs else x.new_zeros(x.shape[0], 0, rnn.hidden_size)
+    y = torch.stack(outputs, 1) if outputs else x.new_zeros(x.shape[0], 0, state[0].shape[-1])
     return y if real is None else y.masked_fill(~real, 0), state
 
 
@@ -136,12 +137,12 @@ def real_tokens(x, mask):
     return mask[:, mask.size(1) - x.size(1) :]
 
 
-def last_token(x, mask):
-    """x[B, T, D] at the last real token; zeros where there is none."""
-    real = real_tokens(x, mask)
-    place = torch.arange(x.size(1), device=x.device)
-    last = place.where(real, 0).amax(1)
-    return x[torch.arange(x.size(0), device=x.device), last].masked_fill(~real.any(1, keepdim=True), 0)
+def last_token_so_far(x, mask, past):
+    """x[B, T, D] at the last real token; past[B, D], or zeros, where this chunk has none."""
+    before = x.new_zeros(x.size(0), x.size(2)) if past is None else past
+    real = F.pad(real_tokens(x, mask), (1, 0), value=True)
+    last = torch.arange(real.size(1), device=x.device).where(real, 0).amax(1)
+    return torch.cat([before[:, None], x], 1)[torch.arange(x.size(0), device=x.device), last]
 
 
 class GruLayer(nn.Module):
@@ -172,7 +173,7 @@ class Encoder(nn.Module):
         return x, mask, present
 
 
-STATE = "past_state.0.gru.h"
+STATE = ("past_state.0.gru.h", "past_state.last")
 
 
 def nest(names, state):
@@ -237,7 +238,8 @@ class GruForecast(nn.Module):
         self, features: Tensor, attention_mask: Tensor | None = None, state: dict[str, Tensor] | None = None
     ) -> Output:
         past = past_from(state)
-        x, mask, present = self.encoder(features, attention_mask, past)  # [B, T, 64], [B, T]
-        pooled = last_token(x, mask)  # [B, 64]
+        past_encoder, past_last = past or (None, None)
+        x, mask, present = self.encoder(features, attention_mask, past_encoder)  # [B, T, 64], [B, T]
+        pooled = last_token_so_far(x, mask, past_last)  # [B, 64]
         logits = self.head(pooled)  # [B, 1]
-        return Output(logits, State(flatten(STATE, present)))
+        return Output(logits, State(flatten(STATE, (present, pooled))))

@@ -81,6 +81,12 @@ def mean_token(x, mask):
     return x.masked_fill(~real[..., None], 0).mean(1) * (x.size(1) / count.double()).to(x.dtype)
 
 
+def unit(x):
+    """x / ‖x‖₂ over the last axis; a zero vector stays zero, in any dtype."""
+    length = x.norm(dim=-1, keepdim=True)
+    return x / length.masked_fill(length == 0, 1)
+
+
 class Attention(nn.Module):
     """x[B, T, 384], mask[B, T] -> [B, T, 384]"""
 
@@ -180,4 +186,4 @@ class Minilm(nn.Module):
     ) -> Output:
         x, mask = self.encoder(input_ids, attention_mask, position_ids, token_type_ids)  # [B, T, 384], [B, T]
         pooled = mean_token(x, mask)  # [B, 384]
-        return Output(F.normalize(pooled, dim=-1))
+        return Output(unit(pooled))

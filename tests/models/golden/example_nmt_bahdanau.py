@@ -20,10 +20,10 @@ def gru_step(x, state, weight, bias):
 
 
 def initial_states(rnn, x, h=None, c=None):
-    """[B, L * D, H] each, zeros where not given: h, and c where the layer has four gates"""
-    zeros = x.new_zeros(x.shape[0], rnn.num_layers * (2 if rnn.bidirectional else 1), rnn.hidden_size)
-    states = (h, c) if rnn.weight_hh_l0.shape[0] == 4 * rnn.hidden_size else (h,)
-    return tuple(zeros if s is None else s for s in states)
+    """[B, L * D, H] each, zeros where not given: h, as wide as what is put out, and c where there are four gates"""
+    (rows, width), layers = rnn.weight_hh_l0.shape, rnn.num_layers * (2 if rnn.bidirectional else 1)
+    states = [(h, width), (c, rnn.hidden_size)][: 2 if rows == 4 * rnn.hidden_size else 1]
+    return tuple(x.new_zeros(x.shape[0], layers, size) if s is None else s for s, size in states)
 
 
 def run_layers(rnn, x, states):
@@ -37,7 +37,7 @@ def recurrent(rnn, x, *states):
     """x[B, T, I], states[B, L * D, H] or None -> y[B, T, D * H], states; nothing is padding, and T may be 0"""
     states = initial_states(rnn, x, *states)
     if x.shape[1] == 0:
-        return x.new_zeros(x.shape[0], 0, rnn.hidden_size * (2 if rnn.bidirectional else 1)), *states
+        return x.new_zeros(x.shape[0], 0, states[0].shape[-1] * (2 if rnn.bidirectional else 1)), *states
     y, states = run_layers(rnn, x, states)
     return y, *states
 
@@ -61,15 +61,16 @@ def one_direction(rnn, step, x, real, state, suffix):
     """x[B, T, I], real[B, T, 1] or None, state[B, H] each -> y[B, T, H], state"""
     bias_ih, bias_hh = getattr(rnn, "bias_ih" + suffix, None), getattr(rnn, "bias_hh" + suffix, None)
     weight_hh, times = getattr(rnn, "weight_hh" + suffix), range(x.shape[1])
+    more = [getattr(rnn, name + suffix) for name in ("weight_ch", "weight_hr") if hasattr(rnn, name + suffix)]
     x = F.linear(x, getattr(rnn, "weight_ih" + suffix), bias_ih)
     outputs = []
     for t in reversed(times) if suffix.endswith("_reverse") else times:
-        new = step(x[:, t], state, weight_hh, bias_hh)
+        new = step(x[:, t], state, weight_hh, bias_hh, *more)
         state = new if real is None else tuple(torch.where(real[:, t], n, s) for n, s in zip(new, state, strict=True))
         outputs.append(new[0])
     if suffix.endswith("_reverse"):
         outputs.reverse()
-    y = torch.stack(outputs, 1) if outputs else x.new_zeros(x.shape[0], 0, rnn.hidden_size)
+    y = torch.stack(outputs, 1) if outputs else x.new_zeros(x.shape[0], 0, state[0].shape[-1])
     return y if real is None else y.masked_fill(~real, 0), state
 
 

@@ -98,6 +98,14 @@ def attend_band(q, k, v, real=None, left=None, right=None, scale=None, dropout=0
     return F.scaled_dot_product_attention(q, k, v, visible, dropout, causal, scale=scale, enable_gqa=gqa)
 
 
+def real_ids(ids, pad_id, past_length):
+    """True where an id is not padding; the very first of a sequence is real whatever it is."""
+    real = ids != pad_id
+    if past_length == 0:
+        real[:, :1] = True
+    return real
+
+
 class EncoderAttention(nn.Module):
     """x[B, T, 512], mask[B, T] -> [B, T, 512]"""
 
@@ -166,7 +174,7 @@ class Encoder(nn.Module):
 
 
 class DecoderAttention(nn.Module):
-    """x[B, T, 512], mask[B, S]? -> [B, T, 512]"""
+    """x[B, T, 512], mask[B, S] -> [B, T, 512]"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +183,7 @@ class DecoderAttention(nn.Module):
         self.v_proj = nn.Linear(512, 512)
         self.o_proj = nn.Linear(512, 512)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, past: tuple | None = None) -> tuple[Tensor, tuple]:
+    def forward(self, x: Tensor, mask: Tensor, past: tuple | None = None) -> tuple[Tensor, tuple]:
         past_key, past_value = past or (None, None)
         q = self.q_proj(x).unflatten(-1, (8, 64)).transpose(1, 2)  # [B, 8, T, 64]
         k = self.k_proj(x).unflatten(-1, (8, 64)).transpose(1, 2)  # [B, 8, T, 64]
@@ -208,7 +216,7 @@ class CrossAttention(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """x[B, T, 512], memory[B, E, 512], memory_mask[B, E], mask[B, S]? -> [B, T, 512]"""
+    """x[B, T, 512], mask[B, S], memory[B, E, 512], memory_mask[B, E] -> [B, T, 512]"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -220,12 +228,7 @@ class DecoderBlock(nn.Module):
         self.ffn_norm = nn.LayerNorm(512, eps=1e-05)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        memory_mask: Tensor,
-        mask: Tensor | None = None,
-        past: tuple | None = None,
+        self, x: Tensor, mask: Tensor, memory: Tensor | None, memory_mask: Tensor, past: tuple | None = None
     ) -> tuple[Tensor, tuple]:
         past_attention, past_cross_attention = past or (None, None)
         y, present_attention = self.attention(x, mask, past_attention)  # [B, T, 512]
@@ -258,15 +261,17 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, tuple]:
         past_attention_mask, past_encoder_attention_mask, past_layers = past or (None,) * 3
         past_length = 0 if past is None else past_layers[0][0][0].shape[2]
-        mask = padding_mask(input_ids, attention_mask, None, past_attention_mask, past_length)  # [B, S]
+        mask = padding_mask(
+            input_ids, attention_mask, real_ids(input_ids, 0, past_length), past_attention_mask, past_length
+        )  # [B, S]
         positions = token_positions(input_ids, mask, past_length) if position_ids is None else position_ids  # [B, T]
-        y = F.embedding(input_ids, tokens_table)  # [B, T, 512]
+        y = F.embedding(input_ids, tokens_table) * 22.627416997969522  # [B, T, 512]
         x = F.dropout(y + interleaved_sinusoids(positions, 512, 10000.0, y.dtype), 0.1, self.training)  # [B, T, 512]
         memory_mask = memory_mask if past_encoder_attention_mask is None else past_encoder_attention_mask  # [B, E]
         layers = recomputed(self.layers) if self.checkpoint else self.layers
         presents = []
         for layer, layer_past in zip(layers, past_layers or [None] * 6, strict=True):
-            x, present = layer(x, memory, memory_mask, mask, layer_past)  # [B, T, 512]
+            x, present = layer(x, mask, memory, memory_mask, layer_past)  # [B, T, 512]
             presents.append(present)
         return x, (mask, memory_mask, presents)
 
