@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from specs import EXAMPLES, HERE, INVALID, SOUND
 
 import seqspec
 from seqspec import SpecError
@@ -17,10 +18,6 @@ from seqspec.components.base import Finding
 from seqspec.diagnostics import CODES
 from seqspec.graph.types import ShapeError
 
-HERE = Path(__file__).parent
-EXAMPLES = sorted((HERE.parents[1] / "examples").rglob("*.yaml"))
-VALID = sorted((HERE / "fixtures/specs/valid").glob("*.yaml"))
-INVALID = sorted((HERE / "fixtures/specs/invalid").glob("*.yaml"))
 TINY = """\
 seqspec: 1
 name: tiny
@@ -40,7 +37,7 @@ def places(found: Checked) -> list[str]:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", EXAMPLES + VALID, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
 def test_sound_specs_have_a_graph(path: Path) -> None:
     found = examine(path)
     assert places(found) == []
