@@ -44,7 +44,8 @@ class Count:
             return _sum((prod(map(_number, p.shape)), self._bytes(p)) for p in item.op.params())
         region = item.region if isinstance(item, Call) else item
         if id(region) not in self._params:
-            owned = {inner.scope: inner for inner in region.items if inner.scope}
+            # two calls of one scope share their weights; what has no scope has its own
+            owned = {inner.scope or n: inner for n, inner in enumerate(region.items)}
             self._params[id(region)] = _sum(map(self.params, owned.values()))
         return self._params[id(region)]
 
