@@ -35,6 +35,10 @@ class Lstm(Recurrent):
     def rule(self) -> Rule:
         return LstmRule(self.peepholes, self.projection_size)
 
+    @property
+    def native(self) -> bool:
+        return super().native and (self.projection_size or 0) < self.hidden_size  # torch only projects down
+
     def initial(self, name: str) -> Init:
         return forget_init(name, self.hidden_size, self.forget_bias)
 

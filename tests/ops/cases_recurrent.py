@@ -44,6 +44,7 @@ LAYERS: dict[str, Recurrent] = {
     "lstm projected": Lstm(3, 5, projection_size=2),
     "lstm projected two layers both ways": Lstm(3, 4, 2, True, projection_size=3),
     "lstm projected single": Lstm(3, 4, 2, bias="single", projection_size=3),
+    "lstm projected to more": Lstm(3, 4, 1, True, projection_size=6),
     "lstm peepholes": Lstm(3, 5, peepholes=True),
     "lstm peepholes two layers both ways": Lstm(3, 4, 2, True, peepholes=True),
     "lstm peepholes without bias": Lstm(3, 4, bias="none", peepholes=True),

@@ -211,8 +211,9 @@ MEANING: dict[str, Code] = {
     "SEQ226": Code(
         "attend-combination",
         "These settings of `attend` do not go together.",
-        "`input_feeding` and `output: tanh` belong to `query: current`; `score: dot` needs "
-        "equal widths of query and key; `d_attention` belongs to `additive` and `concat`.",
+        "`input_feeding` and `output: tanh` belong to `query: current`, where `output: hidden` "
+        "would leave the context unread; `score: dot` needs equal widths of h and memory; "
+        "`d_attention` belongs to `additive` and `concat`.",
         bad="attend: {from: encoder, score: additive, query: previous, input_feeding: true}",
         good="attend: {from: encoder, score: additive, query: current, input_feeding: true}",
     ),
