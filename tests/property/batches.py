@@ -194,13 +194,13 @@ def _ids(
     return ids
 
 
-def chunk(batch: Batch, shapes: Mapping[str, Shape], start: int, stop: int) -> dict[str, Array]:
+def chunk(batch: Batch, shapes: Mapping[str, Shape], start: int, stop: int, first: bool) -> dict[str, Array]:
     """What a call is given that goes on at `start`: the last stack's inputs cut, the others' on the first call only.
 
     A mask covers past and chunk, or the chunk alone, as its shape says.
     """
     given: dict[str, Array] = {}
-    last, first = batch.last, start == 0
+    last = batch.last
     for name, array in batch.inputs.items():
         if side_of(name, batch.sides) is last:
             looks_back = any(PAST in names(size) for size in shapes[name])

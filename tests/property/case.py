@@ -79,6 +79,10 @@ class Case:
             out = model(**tensors(inputs, next(model.parameters(), torch.zeros(())).dtype), **state_of(state))
         return outputs(out), getattr(out, "state", None)
 
+    def chunk(self, batch: Batch, start: int, stop: int, state: object) -> dict[str, Array]:
+        """What a call is given for these positions, after `state` if there is one."""
+        return batches.chunk(batch, self.shapes, start, stop, not state)
+
     @cached_property
     def reference(self) -> dict[str, Array]:
         """The same from the NumPy face of every op, in float64."""
@@ -144,9 +148,9 @@ class Onnx:
     def step(self, batch: Batch, start: int, stop: int, state: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
         """Positions `start` to `stop` of the last stack, after `state`, which is empty at the start."""
         states = {s.present: s for s in self.case.spec.signature.states}
-        feeds = {k: _narrow(v) for k, v in batches.chunk(batch.masked(), self.case.shapes, start, stop).items()}
+        feeds = narrow(self.case.chunk(batch.masked(), start, stop, state))
         state = dict(state)
-        if "encoder" in self.sessions and start == 0 and not state:
+        if "encoder" in self.sessions and not state:
             made = self._call("encoder", feeds)
             state |= {states[name].past if name in states else name: array for name, array in made.items()}
         role = "decoder" if "encoder" in self.sessions else "model"
@@ -171,5 +175,6 @@ class Onnx:
         return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
 
 
-def _narrow(array: Array) -> Array:
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+def narrow(arrays: Arrays) -> dict[str, Array]:
+    """The same, float64 as float32."""
+    return {k: v.astype(np.float32) if v.dtype == np.float64 else v for k, v in arrays.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seqspec.components.attention import SelfAttention
+from seqspec.components.attention import CrossAttention, SelfAttention
 from seqspec.graph.ir import Region
 from seqspec.ops.masks import Band, normalise
 from seqspec.ops.norm import LayerNorm, RMSNorm
@@ -54,8 +54,18 @@ def _sees_one(spec: Spec, weight: str) -> bool:
     return any(part in weight for part in ("q_proj", "k_proj")) and any(f".{name}." in weight for name in names)
 
 
-def _relu(spec: Spec, weight: str) -> bool:
-    return "relu" in spec.text
+def _partly_read(spec: Spec, weight: str) -> bool:
+    """Whether the decoder reads final states of the encoder and nothing else, and not all of them."""
+    model = spec.model.resolved()
+    if not (model.encoder and model.decoder and weight.startswith("encoder.")):
+        return False
+    layers = [layer.recurrent for layer in model.decoder.flat() if layer.recurrent]
+    bridges = [layer.bridge for layer in layers]
+    whole = any(isinstance(s, CrossAttention) for layer in model.decoder.flat() for s in layer.block)
+    whole = whole or any(layer.attend for layer in layers) or any(b and b.state == "mean" for b in bridges)
+    narrow = any(b and b.direction != "both" for b in bridges) or not all(bridges)
+    narrow = narrow or weight.startswith("encoder.final_norm") or not list(model.encoder.flat())[-1].recurrent
+    return not whole and narrow
 
 
 def _attentions(spec: Spec) -> list[SelfAttention]:
@@ -67,5 +77,5 @@ EXEMPT = (
     Exemption("a key's bias adds the same to every score of a query, unless it is turned", _key_bias),
     Exemption("the first token, looking back, sees only itself", _first_only),
     Exemption("over a single key the weight is 1, whatever the score", _sees_one),
-    Exemption("a relu may be dead for every token", _relu),
+    Exemption("final states are read in part: of some layers, or of one direction", _partly_read),
 )

@@ -59,10 +59,10 @@ def chunks_are_the_whole(case: Case) -> float | None:
         return None
     state, parts = None, []
     for start, stop in spans(case.batch):
-        values, state = case.step(batches.chunk(case.batch, case.shapes, start, stop), state)
+        values, state = case.step(case.chunk(case.batch, start, stop, state), state)
         parts.append(values)
     _, end = case.step(case.batch.inputs, None)
-    worst = same(*_told(case, parts, case.whole), 1e-12)
+    worst = same(*told(case, parts, case.whole), 1e-12)
     numbers = [{k: v.numpy() for k, v in s.items()} for s in (state, end)]
     return max(worst, same(*numbers, 1e-12, "state"))
 
@@ -152,23 +152,20 @@ def recomputing_changes_no_gradient(case: Case) -> float:
 # ---- what they share ---------------------------------------------------------------------------------------------
 
 
-def spans(batch: Batch) -> Iterator[tuple[int, int]]:
-    """(start, stop) of every chunk."""
+def spans(batch: Batch, *, empty: bool = True) -> Iterator[tuple[int, int]]:
+    """(start, stop) of every chunk; without `empty`, of those that have a token."""
     start = 0
     for length in batch.chunks:
-        yield start, start + length
+        if length or empty:
+            yield start, start + length
         start += length
 
 
-def _told(case: Case, parts: list[dict[str, Array]], whole: Arrays) -> tuple[Arrays, Arrays]:
-    """What chunks say together, beside what the whole says. A pooled output is the last chunk's, where it is told there."""
+def told(case: Case, parts: list[dict[str, Array]], whole: Arrays) -> tuple[Arrays, Arrays]:
+    """What chunks say together, beside what the whole says. A pooled output is the last chunk's."""
     if not case.spec.pooled:
         return {k: np.concatenate([part[k] for part in parts], 1) for k in whole}, whole
-    last, length = case.batch.chunks[-1], case.batch.last.length
-    here = np.ones(case.batch.size, bool)
-    if case.spec.pooled == "last":
-        here = case.batch.real[case.batch.last.prefix][:, length - last :].any(1)
-    return {k: v[here] for k, v in parts[-1].items()}, {k: v[here] for k, v in whole.items()}
+    return parts[-1], whole
 
 
 def _real(case: Case, values: Arrays) -> dict[str, Array]:

@@ -11,7 +11,7 @@ MAX_TIME = 17  # the longest sequence that `batches` draws; learned tables are a
 
 rates = st.sampled_from([0.0, 0.1, 0.5])
 # some of them are what a back end could stumble over
-names = st.sampled_from(["first", "second", "third", "self", "x", "mask", "init", "F"])
+names = st.sampled_from(["first", "second", "third", "x", "memory", "h"])
 
 
 def _kind(kind: str, optional: Plain | None = None, **required: Any) -> st.SearchStrategy[Plain]:
@@ -167,7 +167,7 @@ def blocks(draw: st.DrawFn, width: int, causal: bool, position: Any, must_turn: 
         sublayers.append(draw(feed_forwards))
     sublayers = draw(st.permutations(sublayers))
     kinds = [s["kind"] for s in sublayers]
-    free = draw(st.permutations(["first", "second", "third", "self", "x", "mask", "init", "F"]))
+    free = draw(st.permutations(["first", "second", "third", "x", "memory", "h"]))
     for sublayer in sublayers:
         if kinds.count(sublayer["kind"]) > 1 or draw(st.integers(0, 4)) == 0:
             sublayer["name"] = free.pop()

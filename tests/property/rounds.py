@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from .case import Case, cases
 
 ROUND = 10  # beyond ten valid examples hypothesis changes old ones instead of drawing new ones
+SHORT = range(3)  # the rounds that CI runs
 Check = Callable[[Case], float | None]
 
 
@@ -38,9 +39,10 @@ def hold(prop: Property, number: int) -> None:
     for case in examples(number):
         try:
             prop.check(case)
-        except Exception:
+        except Exception as error:
             shrink(prop, number)
-            raise  # it passed when it was drawn again: better shown as it came than not at all
+            error.add_note(f"{case.spec.text}\n{case.batch}")  # it passed when drawn again: shown as it came
+            raise
 
 
 def shrink(prop: Property, number: int) -> None:
