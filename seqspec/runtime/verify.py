@@ -73,8 +73,6 @@ def _compared(
     folder: Path, manifest: Manifest, model: Model, graph: Graph, weights: Mapping[str, Any], seed: int
 ) -> Verification:
     session, note = _session(folder, manifest)
-    if session is None:
-        return Verification("nothing", {}, (), note)
     judge, single = _judges(graph, {p.name: _rounded(weights[p.name], manifest.dtype) for p in graph.root.params})
     cases = Cases(session.signature, session.facts, session.dtype, seed)
     alone = judgement(judge, cases)
@@ -118,19 +116,17 @@ def _check_tensors(manifest: Manifest, graph: Graph, weights: Mapping[str, Any])
             raise CompileError("SEQ406", text, REPORT)
 
 
-def _session(folder: Path, manifest: Manifest) -> tuple[Session | None, str]:
-    """On what the target runs on, or where that is not here, on the CPU, which cannot compute in bfloat16."""
+def _session(folder: Path, manifest: Manifest) -> tuple[Session, str]:
+    """On what the target runs on, or where that is not here, on the CPU."""
     wanted = providers.of_target(manifest.target)
-    if wanted != [providers.CPU]:
-        try:
-            return Session(folder, wanted), ""
-        except RuntimeFault as fault:
-            if fault.code != "SEQ501":
-                raise
-    if manifest.dtype == "bfloat16":
-        return None, "nothing here computes in bfloat16: not checked"
-    note = "" if wanted == [providers.CPU] else f"{wanted[0]} does not work here: checked on the CPU"
-    return Session(folder, [providers.CPU]), note
+    if wanted == [providers.CPU]:
+        return Session(folder), ""
+    try:
+        return Session(folder, wanted), ""
+    except RuntimeFault as fault:
+        if fault.code != "SEQ501":
+            raise
+        return Session(folder, [providers.CPU]), f"{wanted[0]} does not work here: checked on the CPU"
 
 
 def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]:
