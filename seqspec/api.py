@@ -111,6 +111,9 @@ def to_onnx(
     """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none."""
     if target not in TARGETS:
         raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
+    if (target, dtype) == ("cpu", "bfloat16"):
+        text = "onnxruntime computes no matrix product in bfloat16 on the CPU"
+        raise CompileError("SEQ411", text, "choose float16, or another target")
     model = _model(spec)
     graph = build_graph(model)
     with extra("onnx"):

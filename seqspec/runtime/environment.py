@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -104,6 +105,7 @@ def _onnxruntime() -> Iterator[Finding]:
     try:
         ort: Any = importlib.import_module("onnxruntime")
         built = ort.get_available_providers()
+        ort.set_default_logger_severity(4)  # it would tell at length what is found out here anyway
     except Exception as error:
         yield Finding("onnxruntime", f"{listed}, but cannot be imported: {_line(error)}", False, again)
         return
@@ -133,16 +135,19 @@ def _provider(ort: Any, name: str) -> Finding:
 
 
 def _try(ort: Any, name: str) -> str | None:
+    missing = "a driver or a library is missing"
     if name not in ("CPUExecutionProvider", "AzureExecutionProvider"):
-        with suppress(Exception):
+        said = io.StringIO()
+        with suppress(Exception), redirect_stdout(said):
             importlib.import_module("torch")
             ort.preload_dlls()
+        missing = said.getvalue().partition("\n")[0] or missing
     options = ort.SessionOptions()
     options.log_severity_level = 4
     try:
-        session = ort.InferenceSession(_TINY, options, providers=[name])
+        session = ort.InferenceSession(_TINY, options, providers=[name], enable_fallback=0)
         if name not in session.get_providers():
-            return "onnxruntime falls back to the CPU; a driver or a library is missing"
+            return missing
         import numpy
 
         (doubled,) = session.run(None, {"x": numpy.ones(1, numpy.float32)})

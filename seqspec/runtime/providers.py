@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +45,31 @@ def open_session(file: Path, providers: Sequence[Provider]) -> Any:
         if name not in built:
             text = f"{name} is not in the installed onnxruntime {ort.__version__}, which has {', '.join(built)}"
             raise RuntimeFault("SEQ501", text, _DOCTOR)
-    if any(name in _BUILT_FOR_CUDA for name in asked):
-        preload(ort)
+    missing = preload(ort) if any(name in _BUILT_FOR_CUDA for name in asked) else ""
     options = ort.SessionOptions()
     options.log_severity_level = 3
     try:
-        session = ort.InferenceSession(str(file), options, providers=list(providers))
+        session = ort.InferenceSession(str(file), options, providers=list(providers), enable_fallback=0)
     except Exception as error:  # onnxruntime has a dozen classes of its own, and no common base
         raise RuntimeFault("SEQ501", f"onnxruntime cannot open {file.name}: {first_line(error)}", _DOCTOR) from error
     session.disable_fallback()
     dropped = [name for name in asked if name not in session.get_providers()]
     if dropped:
-        text = f"{dropped[0]} is in this onnxruntime but does not start: a driver or a library is missing"
+        why = missing or "a driver or a library is missing"
+        text = f"{dropped[0]} is in this onnxruntime but does not start: {why}"
         raise RuntimeFault("SEQ501", text, _DOCTOR)
     return session
 
 
-def preload(ort: Any) -> None:
-    """Loads the CUDA libraries that come with torch, since onnxruntime-gpu brings none."""
+def preload(ort: Any) -> str:
+    """Loads the CUDA libraries of torch, since onnxruntime-gpu brings none; gives what is said first if any fails."""
     with suppress(ImportError):
         import torch  # noqa: F401  # preload_dlls looks beside the torch that is imported
+    said = io.StringIO()
     if hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()
+        with redirect_stdout(said):
+            ort.preload_dlls()
+    return said.getvalue().partition("\n")[0]
 
 
 def first_line(error: Exception) -> str:

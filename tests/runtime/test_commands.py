@@ -220,9 +220,10 @@ def test_a_provider_that_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     real = onnxruntime.InferenceSession
     fake = ModuleType("onnxruntime")
     fake.__version__ = "1"  # type: ignore[attr-defined]
+    fake.set_default_logger_severity = lambda level: None  # type: ignore[attr-defined]
     fake.SessionOptions = onnxruntime.SessionOptions  # type: ignore[attr-defined]
     fake.get_available_providers = lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]  # type: ignore[attr-defined]
-    fake.InferenceSession = lambda b, o, providers: real(b, o, providers=["CPUExecutionProvider"])  # type: ignore[attr-defined]
+    fake.InferenceSession = lambda b, o, **_: real(b, o, providers=["CPUExecutionProvider"])  # type: ignore[attr-defined]
     monkeypatch.setattr(environment.importlib, "import_module", lambda name: fake)
     found = {f.subject: f for f in environment._onnxruntime()}
     assert "does not work here" in found["CUDAExecutionProvider"].text

@@ -123,7 +123,7 @@ def test_a_provider_that_onnxruntime_drops(compiled: Get, monkeypatch: pytest.Mo
 
     real, cpu = onnxruntime.InferenceSession, "CPUExecutionProvider"
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", cpu])
-    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda f, o, providers: real(f, o, providers=[cpu]))
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda f, o, **_: real(f, o, providers=[cpu]))
     with fault("SEQ501", "CUDAExecutionProvider", "does not start"):
         seqspec.Session(compiled("gpt2").folder, providers=["CUDAExecutionProvider"])
 
