@@ -95,7 +95,7 @@ def _parts(count: Count, region: Region, env: dict[Value, bool], scope: str) -> 
             yield from _parts(count, item.region, inner, name)
             continue
         cost = count.flops_of(item, env)
-        parameters, _ = count.params(item) if item.scope else (0, 0)
+        parameters, _ = count.params(item)
         if parameters or cost.total:
             yield _part(name or "head", item, parameters, cost), id(item.region) if isinstance(item, Call) else 0
 

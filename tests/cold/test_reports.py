@@ -1,0 +1,115 @@
+"""Parameters, FLOPs and bytes against counts made by hand and by listing the graph."""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from pathlib import Path
+
+import pytest
+from specs import EXAMPLES, HERE, SOUND
+
+import seqspec
+from seqspec.reports.text import render
+
+# Counted from the papers' and the models' published sizes, or by the formulas beside them.
+PARAMETERS = {
+    "gpt2": 124_439_808,
+    "llama-3.2-1b": 1_235_814_400,
+    # 6 (4 d² + 4 d + 2 d f + f + d + 4 d) + 6 (8 d² + 8 d + 2 d f + f + d + 6 d) + V d with d 512, f 2048, V 37000
+    "transformer-base": 63_082_496,
+    # BERT's 384-wide embeddings 30522 + 512 + 2 and a norm, then 6 layers of 1,774,464
+    "minilm": (30522 + 512 + 2) * 384 + 2 * 384 + 6 * 1_774_464,
+    # 30522 · 128; then 2 layers and 2 directions of 4 H (I + H) + 8 H; then 512 · 2 + 2
+    "lstm-sentiment": 30522 * 128 + 2 * (1024 * (128 + 256) + 2048) + 2 * (1024 * (512 + 256) + 2048) + 512 * 2 + 2,
+    "gru-forecast": 192 * (8 + 64) + 2 * 192 + 64 + 1,
+}
+
+
+def example(name: str) -> seqspec.Model:
+    return seqspec.load(HERE.parents[1] / "examples" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_by_hand(name: str) -> None:
+    summary = seqspec.report(example(name))
+    assert summary.parameters == PARAMETERS[name]
+    assert summary.weight_bytes == 4 * PARAMETERS[name]
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
+def test_the_parts_make_up_the_whole(path: Path) -> None:
+    model = seqspec.load(path)
+    summary = seqspec.report(model, batch=2, time=5)
+    graph = seqspec.build(model)
+    listed = {p.name: prod(int(str(size)) for size in p.shape) for p in graph.root.params}
+    assert summary.parameters == sum(listed.values())
+    assert sum(part.count * part.parameters for part in summary.parts) == summary.parameters
+    assert sum(part.count * part.flops for part in summary.parts) == summary.flops_first
+
+
+def test_flops_of_a_small_decoder_by_hand() -> None:
+    text = """\
+seqspec: 1
+name: x
+decoder:
+  input: {kind: tokens, vocab_size: 11}
+  d_model: 6
+  bias: false
+  norm: rmsnorm
+  final_norm: false
+  layers:
+    - {repeat: 3, block: [{kind: attention, heads: 2, mask: causal}]}
+head: lm
+"""
+    one = seqspec.report(seqspec.load(text), batch=2, time=5, past=4)
+    tokens = 2 * 5
+    maps = 4 * 2 * tokens * 6 * 6
+    pairs = sum(range(5, 10))  # query i of five sees four cached keys and i + 1 of its own
+    attention = 2 * 2 * 2 * pairs * 3 * 2
+    head = 2 * tokens * 6 * 11
+    norm, add = 4 * tokens * 6, tokens * 6  # square, sum, divide, weight; and one
+    assert one.flops == 3 * (maps + attention + norm + add) + head
+    assert one.state_bytes == 2 * 9 * 1 + 3 * 2 * (2 * 9 * 6 * 4)  # the mask, and keys and values of nine places
+
+
+def test_the_encoder_counts_on_the_first_call_only() -> None:
+    model = example("transformer-base")
+    first = seqspec.report(model, time=1, source_time=50)
+    later = seqspec.report(model, time=1, past=10, source_time=50)
+    assert first.flops == first.flops_first
+    assert later.flops < later.flops_first / 3
+    assert any(part.once for part in later.parts)
+    assert later.held_bytes == 6 * 2 * 512 * 50 * 4 + 50
+
+
+def test_element_types_scale_bytes_only() -> None:
+    full, half = (seqspec.report(example("gpt2"), dtype=dtype) for dtype in ("float32", "bfloat16"))
+    assert (half.parameters, half.flops) == (full.parameters, full.flops)
+    assert 2 * half.weight_bytes == full.weight_bytes
+
+
+def test_layers_that_repeat_are_one_line() -> None:
+    text = render(seqspec.report(example("gpt2")))
+    assert "decoder.layers.0-11" in text
+    assert "× 12" in text
+    assert len(text.splitlines()) < 20
+    summary = seqspec.report(example("hybrid-window"))
+    assert [part.count for part in summary.parts if "layers" in part.name] == [3, 1] * 4
+
+
+def test_the_json_of_a_report() -> None:
+    data = json.loads(json.dumps(seqspec.report(example("nmt-bahdanau"), batch=3, past=2, time=1).to_json()))
+    assert data["version"] == 1
+    assert data["sizes"] == {
+        "batch_size": 3,
+        "sequence_length": 1,
+        "past_sequence_length": 2,
+        "encoder_sequence_length": 1,
+    }
+    assert {"name", "what", "count", "parameters", "flops", "once"} == set(data["parts"][0])
+
+
+def test_every_example_has_a_report() -> None:
+    for path in EXAMPLES:
+        assert seqspec.report(seqspec.load(path)).parameters > 0
