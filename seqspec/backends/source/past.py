@@ -36,15 +36,19 @@ def find(found: Sequence[Entry], size: Size) -> tuple[int, str, int] | None:
 
 def _tensors(entry: Entry, size: Size) -> Iterator[tuple[int, str, int]]:
     """(rank, path, axis): caches first, then other floats, then masks that cannot be None."""
-    first = entry.group.first
     if entry.state and entry.kept:
         if size in entry.state.shape and not entry.kept.optional:
             rank = 0 if entry.state.cache else 1 if entry.state.dtype == "float" else 2
             yield rank, "", entry.state.shape.index(size)
-    elif isinstance(first, Call):
-        inner = entries(first.region, groups(first.region))
+        return
+    seen: set[int] = set()  # the layers of a run may be of several classes, and only some have this size
+    for layer, call in enumerate(entry.group.items):
+        if not isinstance(call, Call) or id(call.region) in seen:
+            continue
+        seen.add(id(call.region))
+        inner = entries(call.region, groups(call.region))
         for number, below in enumerate(inner):
-            at = ("[0]" if entry.group.run else "") + (f"[{number}]" if len(inner) > 1 else "")
+            at = (f"[{layer}]" if entry.group.run else "") + (f"[{number}]" if len(inner) > 1 else "")
             yield from ((rank, at + path, axis) for rank, path, axis in _tensors(below, size))
 
 
