@@ -23,6 +23,7 @@ from seqspec.ops.cache import Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
 from seqspec.ops.padding import Padding
+from seqspec.ops.pool import Pool
 from seqspec.ops.positions import Positions
 
 
@@ -206,24 +207,20 @@ class _Writer:
 
     def _memory(self, name: str, memory: Memory) -> Memory:
         """Another stack as this one's region sees it; its mask is held, since later calls do not get it."""
-        users = self.stack.distinct()
-        reads_x = any(isinstance(s, CrossAttention) for layer in self.stack.distinct() for s in layer.block) or any(
-            part is not None and getattr(part, "state", "mean") == "mean"
-            for layer in users
-            if layer.recurrent
-            for part in (layer.recurrent.attend, layer.recurrent.bridge)
-        )
-        x, mask = memory.x, memory.mask
-        if reads_x:
+        x, mask, mean = memory.x, memory.mask, None
+        attended, averaged = self.stack.attends_to(name), self.stack.averages(name)
+        if attended or averaged:
             x = self.inlet.take(memory.x, "memory")
             mask = self.inlet.take_optional(memory.mask, "memory_mask")
-            if mask is not None and self.plan.stateful:
-                mask = self.b.add(Hold(f"{name}_attention_mask"), mask, hint="memory_mask")
+        if averaged:
+            mean = self.b.add(Pool("mean"), x, mask)
+        if attended and mask is not None and self.plan.stateful:
+            mask = self.b.add(Hold(f"{name}_attention_mask"), mask, hint="memory_mask")
         finals = [
             tuple(self.inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry))
             for n, entry in enumerate(memory.source.finals)
         ]
-        return Memory(x, mask, memory.source._replace(finals=finals))
+        return Memory(x, mask, memory.source._replace(finals=finals, mean=mean))
 
     def _context(self, x: Value, memories: Mapping[str, Memory]) -> Context:
         values: dict[str, Value] = {"mask": self.mask}

@@ -194,10 +194,7 @@ def _stack(b: Builder, states: Sequence[Value]) -> Value:
 def _bridged(b: Builder, inlet: Inlet, bridge: Bridge, place: Place, memory: Memory) -> list[tuple[Value, ...]]:
     """(h,) or, from LSTM to LSTM, (h, c) for each layer of the entry, [B, H] each."""
     if bridge.state == "mean":
-        from seqspec.ops.pool import Pool
-
-        x, mask = inlet.take(memory.x, "source"), inlet.take_optional(memory.mask, "source_mask")
-        source, parts = memory.source._replace(mean=b.add(Pool("mean"), x, mask)), 1
+        source, parts = memory.source._replace(mean=inlet.take_optional(memory.source.mean, "mean")), 1
     else:
         finals = [
             tuple(inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry[: len(place.own.widths)]))

@@ -205,15 +205,16 @@ class Stack(Inherited):
                 found |= {part.from_ for part in (layer.recurrent.bridge, layer.recurrent.attend) if part}
         return found
 
-    def reads_outputs(self, name: str) -> bool:
-        """Whether it reads what another stack puts out, and not its final states alone."""
-        for layer in self.distinct():
-            if any(isinstance(s, CrossAttention) and s.from_ == name for s in layer.block):
-                return True
-            attend, bridge = (layer.recurrent.attend, layer.recurrent.bridge) if layer.recurrent else (None, None)
-            if (attend and attend.from_ == name) or (bridge and bridge.from_ == name and bridge.state == "mean"):
-                return True
-        return False
+    def attends_to(self, name: str) -> bool:
+        """Whether a layer attends to another stack."""
+        crossing = [s for layer in self.distinct() for s in layer.block if isinstance(s, CrossAttention)]
+        attending = [layer.recurrent.attend for layer in self.distinct() if layer.recurrent and layer.recurrent.attend]
+        return any(part.from_ == name for part in [*crossing, *attending])
+
+    def averages(self, name: str) -> bool:
+        """Whether a layer starts from the mean of what another stack puts out."""
+        bridges = [layer.recurrent.bridge for layer in self.distinct() if layer.recurrent]
+        return any(bridge and bridge.from_ == name and bridge.state == "mean" for bridge in bridges)
 
     def check_outputs(self) -> Findings:
         """What only the outputs would show, where nobody reads them: the stack ends with its last recurrent layer."""

@@ -117,8 +117,15 @@ class Model(Component):
         if self.decoder and self.encoder and not self.decoder.reads() - {"decoder"}:
             hint = "let the decoder read it (`cross_attention`, `bridge` or `attend`), or delete it"
             yield Finding("SEQ213", ("encoder",), "nobody reads the encoder", hint)
-        elif self.decoder and self.encoder and not self.decoder.reads_outputs("encoder"):
+        elif (
+            self.decoder
+            and self.encoder
+            and not (self.decoder.attends_to("encoder") or self.decoder.averages("encoder"))
+        ):
             yield from (f.under("encoder") for f in self.encoder.check_outputs())
+        if self.head and self.head.pooled == "final_state" and self.stacks[self.last].final_norm:
+            text = "nobody reads what this puts out: the head reads the final state alone"
+            yield Finding("SEQ232", (self.last, "final_norm"), text)
         if self.head:
             yield from (f.under("head") for f in self._check_head(known))
 
