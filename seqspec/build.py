@@ -27,7 +27,7 @@ def build(model: Model) -> Graph:
     # without a state there is one call, and nothing is left to be read on the first one only
     once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
     last = built[model.last]
-    attentions = [replace(weights, hint=f"attentions.{index}") for index, weights in last.weights.items()]
+    attentions = [replace(weights, hint=f"attentions.{name}") for name, weights in last.weights.items()]
     output = _output(root, model, last)
     return Graph(root.done(output, *attentions), frozenset(once if model.stateful else ()))
 

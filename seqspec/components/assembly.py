@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from seqspec.components.attention import CrossAttention
@@ -12,8 +13,10 @@ from seqspec.components.blocks import build_block
 from seqspec.components.bridge import Memory, Place
 from seqspec.components.inputs import Features, Tables, Tokens
 from seqspec.components.norms import LayerNorm, RMSNorm
-from seqspec.components.positions import Learned, Rope, Sinusoidal
+from seqspec.components.positions import Learned, Sinusoidal
 from seqspec.components.recurrent import Recurrent
+from seqspec.components.relations import Relations
+from seqspec.components.rope import Rope
 from seqspec.components.stack import Layer, Path, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
@@ -24,7 +27,6 @@ from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
 from seqspec.ops.padding import Padding
 from seqspec.ops.pool import Pool
-from seqspec.ops.positions import Positions
 
 
 class Plan(NamedTuple):
@@ -57,7 +59,7 @@ class Built(NamedTuple):
     x: Value
     mask: Value | None
     finals: Mapping[int, tuple[Value, ...]]  # by flat index
-    weights: Mapping[int, Value]  # attention's, by flat index, where a layer gives them
+    weights: Mapping[str, Value]  # attention's, by flat index, and name where a layer has several
 
 
 def build_stack(
@@ -75,12 +77,12 @@ def build_stack(
     masks = [writer.mask] if plan.mask_wanted else []
     region = b.done(x, *masks, *flat_finals, *weights.values())
     hints = ["memory" if plan.name == "encoder" and not plan.alone else "x", *_names(bool(masks), finals)]
-    hint = " ".join([*hints, *(f"weights_{index}" for index in weights)])
+    hint = " ".join([*hints, *(f"weights_{name}".replace(".", "_") for name in weights)])
     out, *rest = root.call_many(region, plan.name, *inlet.arguments, hint=hint)
     mask = rest.pop(0) if masks else None
     taken = iter(rest)
     last = {index: tuple(next(taken) for _ in finals[index]) for index in sorted(finals)}
-    return Built(out, mask, last, {index: next(taken) for index in weights})
+    return Built(out, mask, last, {name: next(taken) for name in weights})
 
 
 def _names(mask: bool, finals: Mapping[int, Sequence[Value]]) -> list[str]:
@@ -104,7 +106,8 @@ class _Writer:
         self.looks_back = plan.stateful and (attends or placed or self.keep_first)
         # without keys and values to measure, only the mask tells how long the past is
         self.always = self.looks_back and not attends
-        self.placed = placed or any(isinstance(a.position, Rope) for a in stack.attentions())
+        rotary = any(isinstance(a.position, Rope) for a in stack.attentions())
+        self.placed = placed or rotary or bool(list(stack.low_ranks()))
 
     def embed(self, root: Builder) -> Value:
         """Input, mask and positions -> [B, T, D], with norm and dropout behind."""
@@ -115,12 +118,13 @@ class _Writer:
         dtype: DType = "int64" if isinstance(source, Tokens) else "float"
         data = self.inlet.take(root.input(self.plan.port(name), shape, dtype), name)
         given = self._optional(root, "attention_mask", (dim(BATCH), total))
-        position_ids = self._optional(root, "position_ids", time) if self.placed else None
         pad_id = source.pad_id if isinstance(source, Tokens) else None
         padding = Padding(pad_id, self.keep_first, self.looks_back, self.always)
         self.mask = b.add(padding, data, given, hint="mask")
+        declare = partial(self._optional, root)
+        self.relations = Relations(b, data, self.mask, self.looks_back, declare, list(stack.attentions()))
         if self.placed:
-            self.positions = b.add(Positions(self.looks_back), data, self.mask, position_ids, hint="positions")
+            self.positions = self.relations.positions()
         x = self._vectors(root, data)
         if isinstance(stack.position, Learned | Sinusoidal):
             assert self.positions is not None
@@ -138,8 +142,8 @@ class _Writer:
             self.b.items[-1] = replace(last, outputs=(replace(x, hint="x"),))
         return replace(x, hint="x")
 
-    def _optional(self, root: Builder, name: str, shape: tuple[Size, ...]) -> Value:
-        return self.inlet.take(root.input(self.plan.port(name), shape, "int64", optional=True), name)
+    def _optional(self, root: Builder, name: str, shape: tuple[Size, ...], *, optional: bool = True) -> Value:
+        return self.inlet.take(root.input(self.plan.port(name), shape, "int64", optional=optional), name)
 
     def _vectors(self, root: Builder, data: Value) -> Value:
         source, plan = self.stack.input, self.plan
@@ -162,12 +166,12 @@ class _Writer:
 
     def run(
         self, root: Builder, x: Value, memories: Mapping[str, Memory]
-    ) -> tuple[Value, dict[int, tuple[Value, ...]], dict[int, Value]]:
+    ) -> tuple[Value, dict[int, tuple[Value, ...]], dict[str, Value]]:
         """All layers in order; the final states that are wanted and the weights that are given, by flat index."""
         inner = {name: self._memory(name, memory) for name, memory in memories.items()}
         context = self._context(x, inner)
         finals: dict[int, tuple[Value, ...]] = {}
-        weights: dict[int, Value] = {}
+        weights: dict[str, Value] = {}
         layers = list(self.stack.flat())
         total = sum(layer.recurrent.num_layers for layer in layers if layer.recurrent)
         first = 0
@@ -181,19 +185,22 @@ class _Writer:
             if layer.recurrent is None:
                 if layer.path not in blocks:
                     blocks[layer.path] = self._block(layer, x, context)
-                x = self.b.call(blocks[layer.path], scope, x, *context.arguments(), hint="x")
+                names = layer.weights(index)
+                hint = " ".join(["x", *(f"weights_{name}".replace(".", "_") for name in names)])
+                x, *seen = self.b.call_many(blocks[layer.path], scope, x, *context.arguments(), hint=hint)
+                weights |= dict(zip(names, seen, strict=True))
                 continue
             wanted = index in self.plan.finals_wanted
             place = Place(layer.recurrent.layers, first, total)
             first += layer.recurrent.num_layers
             given = self._given(root, index, layer.recurrent)
-            x, states, seen = layer.recurrent.build(
+            x, states, attended = layer.recurrent.build(
                 self.b, scope, x, self.mask, inner, place, given, stateful=self.plan.stateful, finals=wanted
             )
             if wanted:
                 finals[index] = states
-            if seen is not None:
-                weights[index] = seen
+            if attended is not None:
+                weights[str(index)] = attended
         self.b.origin = self.plan.name
         return x, finals, weights
 
@@ -224,17 +231,10 @@ class _Writer:
 
     def _context(self, x: Value, memories: Mapping[str, Memory]) -> Context:
         values: dict[str, Value] = {"mask": self.mask}
-        rope: dict[object, tuple[str, str]] = {}
-        for attention in self.stack.attentions():
-            key = attention.rope_key()
-            if key is not None and key not in rope and isinstance(attention.position, Rope):
-                suffix = f"_{len(rope) + 1}" if rope else ""
-                names = (f"cos{suffix}", f"sin{suffix}")
-                tables = attention.position.tables(int(attention.head_dim or 0))
-                assert self.positions is not None
-                cos, sin = self.b.add_many(tables, self.positions, x, hint=" ".join(names))
-                rope[key] = names
-                values |= {names[0]: cos, names[1]: sin}
+        if self.positions is not None and list(self.stack.low_ranks()):
+            values["positions"] = self.positions
+        shared, made = self.relations.shared(list(self.stack.attentions()), x, self.positions)
+        values |= made
         crossed = {s.from_ for layer in self.stack.distinct() for s in layer.block if isinstance(s, CrossAttention)}
         for name in sorted(crossed):
             memory = memories[name]
@@ -242,7 +242,7 @@ class _Writer:
             if memory.mask is not None:
                 values["memory_mask"] = memory.mask
         prefix = "" if self.plan.alone else camel(self.plan.name)
-        return Context(values, self.plan.stateful, prefix, rope)
+        return Context(values, self.plan.stateful, prefix, shared)
 
     def _block(self, layer: Layer, x: Value, context: Context) -> Region:
         norm, placement = self.stack.norm, self.stack.norm_placement

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import PydanticCustomError, core_schema
 
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
@@ -61,26 +61,34 @@ def _shorthand(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-Shorthand = BeforeValidator(_shorthand)
+class _Shorthand:
+    """What `BeforeValidator(_shorthand)` is, without pydantic looking its signature up wherever it is used."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(_shorthand, handler(source))
+
+
+Shorthand = _Shorthand()
 """A bare string stands for `{kind: string}`."""
 
 
 class Context(NamedTuple):
     """What a stack hands to every block, the same for all of them, so that equal blocks stay equal.
 
-    `values` are named tensors of the region being built: `mask`, rotary tables, the memory of another stack.
+    `values` are named tensors of the region being built: `mask`, rotary tables, the memory of another stack. `shared`
+    says under which names a layer finds what it asks for by a key of its own.
     """
 
     values: Mapping[str, Value]
     stateful: bool
     prefix: str = ""
-    rope: Mapping[object, tuple[str, str]] = MappingProxyType({})
+    shared: Mapping[object, tuple[str, ...]] = MappingProxyType({})
 
     def within(self, builder: Builder, *names: str) -> Context:
         """The context of a child region: its inputs, all of the values or those named."""
         wanted = names or tuple(self.values)
         inner = {n: builder.like(self.values[n], n) for n in wanted if n in self.values}
-        return Context(inner, self.stateful, self.prefix, self.rope)
+        return Context(inner, self.stateful, self.prefix, self.shared)
 
     def arguments(self, *names: str) -> tuple[Value, ...]:
         """The values to call such a region with, in the order of `within`."""

@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag
 
 from seqspec.components.attention import CrossAttention, SelfAttention
 from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Shorthand, Word
+from seqspec.components.efficient import LinearAttention, LowRankAttention
 from seqspec.components.feedforward import FeedForward
 from seqspec.components.linear import LinearLayer
 from seqspec.components.norms import LayerNorm, RMSNorm
@@ -19,7 +20,11 @@ from seqspec.graph.ir import Region, Value
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
 
-Sublayer = Annotated[SelfAttention | CrossAttention | FeedForward, Field(discriminator="kind"), Shorthand]
+Sublayer = Annotated[
+    SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward,
+    Field(discriminator="kind"),
+    Shorthand,
+]
 Placement = Literal["pre", "post", "sandwich"]
 
 
@@ -94,11 +99,17 @@ def build_block(
     b = g.child(name)
     x = Inlet(b).take(x, "x")
     here, width = context.within(b), int(str(x.shape[-1]))
+    weights: list[Value] = []
     for sublayer in sublayers:
         own, y = name_of(sublayer), x
         if placement != "post":
             y = b.add(norm.op(width), y, name=f"{own}_norm")
-        y = sublayer.build(b, y, here)
+        made = sublayer.build(b, y, here)
+        if isinstance(made, tuple):
+            y, seen = made
+            weights.append(seen)
+        else:
+            y = made
         if placement == "sandwich":
             y = b.add(norm.op(width), y, name=f"post_{own}_norm")
         if dropout:
@@ -106,4 +117,4 @@ def build_block(
         x = b.add(Add(), x, y, hint="" if placement == "post" else "x")
         if placement == "post":
             x = b.add(norm.op(width), x, name=f"{own}_norm", hint="x")
-    return b.done(x)
+    return b.done(x, *weights)

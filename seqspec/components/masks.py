@@ -6,10 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from seqspec.components.base import Component, Count, Finding, Findings, Shorthand
+from seqspec.components.base import Component, Count, Finding, Findings, Shorthand, Word
 from seqspec.ops import masks as ops
 
 Distance = Annotated[int, Field(ge=0)]
+TAKEN = frozenset({"input_ids", "attention_mask", "position_ids", "token_type_ids", "document_ids", "prefix_length"})
+TAKEN |= {"features", "labels", "state"}
+"""Names of inputs that a given mask cannot have."""
 
 
 class Causal(Component):
@@ -60,6 +63,97 @@ class Window(Component):
             yield Finding("SEQ102", (), "missing field `size` of `window`", "or write `left` and `right`")
 
 
+class Prefix(Component):
+    """Every position sees the first `prefix_length` ones, a number given for each row at run time; 0 where it is not.
+
+    With `any: [causal, prefix]` what is given is read in both directions, and what is written in one.
+    """
+
+    kind: Literal["prefix"]
+
+    def to_op(self) -> ops.Mask:
+        return ops.Prefix()
+
+    def check(self) -> Findings:
+        yield from ()
+
+
+class Global(Component):
+    """Some positions see all and are seen by all, as in Longformer."""
+
+    kind: Literal["global"]
+    tokens: list[Distance] = Field(min_length=1)
+    """Positions, counting real tokens from 0."""
+
+    def to_op(self) -> ops.Mask:
+        return ops.Global(tuple(sorted(set(self.tokens))))
+
+    def check(self) -> Findings:
+        yield from ()
+
+
+class BlockSparse(Component):
+    """Blocks see their neighbours, the first blocks, and some that are drawn for each, as in BigBird.
+
+    Each block draws `random_blocks` of those before it, by its number and the `seed` alone, and the two see each other:
+    a text that grows keeps its mask.
+    """
+
+    kind: Literal["block_sparse"]
+    block_size: Count
+    """Positions in a block, counting real tokens."""
+    window_blocks: Count = 3
+    """Neighbouring blocks that are seen, itself counted: an odd number."""
+    global_blocks: Distance = 1
+    """How many blocks at the start see all and are seen by all."""
+    random_blocks: Distance = 3
+    """How many blocks each one draws."""
+    seed: Distance | None = None
+    """What is drawn; 0 by default."""
+
+    def to_op(self) -> ops.Mask:
+        reach = self.window_blocks // 2
+        return ops.BlockSparse(self.block_size, reach, self.global_blocks, self.random_blocks, self.seed or 0)
+
+    def check(self) -> Findings:
+        if self.window_blocks % 2 == 0:
+            text = f"window_blocks ({self.window_blocks}) counts the block itself and both sides, so it must be odd"
+            yield Finding("SEQ106", ("window_blocks",), text)
+        if self.seed is not None and not self.random_blocks:
+            yield Finding("SEQ232", ("seed",), "`seed` says what is drawn, and random_blocks is 0")
+
+
+class Documents(Component):
+    """A position sees its own document: those with its number in `document_ids`, given at run time.
+
+    A document is a run of equal numbers. Positions start anew in each.
+    """
+
+    kind: Literal["documents"]
+
+    def to_op(self) -> ops.Mask:
+        return ops.Documents()
+
+    def check(self) -> Findings:
+        yield from ()
+
+
+class Given(Component):
+    """A mask given at run time as an input of this name, [B, T, S]: 1 or true where a query may attend."""
+
+    kind: Literal["given"]
+    name: Word
+    """The input's name."""
+
+    def to_op(self) -> ops.Mask:
+        return ops.Given(self.name)
+
+    def check(self) -> Findings:
+        if self.name in TAKEN or self.name.startswith("decoder_"):
+            text = f"`{self.name}` is the name of another input"
+            yield Finding("SEQ107", ("name",), text, "choose a name of your own")
+
+
 class AllOf(Component):
     """A pair may attend where every part allows it."""
 
@@ -99,6 +193,11 @@ Mask = Annotated[
     Annotated[Causal, Tag("causal")]
     | Annotated[NoMask, Tag("none")]
     | Annotated[Window, Tag("window")]
+    | Annotated[Prefix, Tag("prefix")]
+    | Annotated[Global, Tag("global")]
+    | Annotated[BlockSparse, Tag("block_sparse")]
+    | Annotated[Documents, Tag("documents")]
+    | Annotated[Given, Tag("given")]
     | Annotated[AllOf, Tag("<all>")]
     | Annotated[AnyOf, Tag("<any>")],
     Discriminator(_tag),

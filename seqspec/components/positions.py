@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from seqspec.components.base import Component, Count, Finding, Findings, Positive, Shorthand, width_of
+from seqspec.components.rope import Rope
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
-from seqspec.ops import rope as ops
 from seqspec.ops.base import Op
+from seqspec.ops.biases import AlibiBias
+from seqspec.ops.biases import RelativeBias as RelativeBiasOp
 from seqspec.ops.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -44,70 +46,41 @@ class Learned(Component):
         return b.add(LearnedPositions(self.max_length, width_of(x)), positions, name="embed_positions")
 
 
-class LinearScaling(Component):
-    """Divides every frequency by `factor`."""
+class Alibi(Component):
+    """Adds −slope · distance to the scores of every self-attention, a slope for each head. Any number of heads."""
 
-    kind: Literal["linear"]
-    factor: Positive
-    """How many times longer the text may be than in training."""
+    kind: Literal["alibi"]
 
-    def to_op(self) -> ops.Scaling:
-        return ops.Linear(self.factor)
+    def op(self, heads: int, causal: bool) -> Op:
+        return AlibiBias(heads)
 
 
-class Llama3Scaling(Component):
-    """Keeps high frequencies, divides low ones by `factor`, blends between: LLaMA 3.1 and later."""
+class RelativeBias(Component):
+    """Adds a learned number for each head and distance to the scores of every self-attention, as in T5.
 
-    kind: Literal["llama3"]
-    factor: Positive
-    """What low frequencies are divided by."""
-    low_freq_factor: Positive
-    """Wavelengths above original_max_length / low_freq_factor are divided."""
-    high_freq_factor: Positive
-    """Wavelengths below original_max_length / high_freq_factor are kept."""
-    original_max_length: Count
-    """The context length of training."""
+    Half of the buckets hold one distance each, the others grow up to `max_distance`, and the last takes all beyond.
+    Layers that say the same read one table, `embed_relative`, of the stack.
+    """
 
-    def to_op(self) -> ops.Scaling:
-        return ops.Llama3(self.factor, self.low_freq_factor, self.high_freq_factor, self.original_max_length)
+    kind: Literal["relative_bias"]
+    buckets: Annotated[int, Field(ge=2)] = 32
+    """Rows of the table. Where a layer sees the future, half of them are for what is behind."""
+    max_distance: Count = 128
+    """Where the last bucket begins, about."""
 
+    def check(self, causal: bool) -> Findings:
+        count = self.buckets if causal else self.buckets // 2
+        if not causal and (self.buckets % 2 or self.buckets < 4):
+            text = f"buckets ({self.buckets}) must be even and at least 4 where a layer sees both sides"
+            yield Finding("SEQ106", ("buckets",), text)
+        elif self.max_distance <= count // 2:
+            text = f"max_distance ({self.max_distance}) must be above {count // 2}, up to which distances have buckets"
+            yield Finding("SEQ106", ("max_distance",), f"{text} of their own")
 
-Scaling = Annotated[LinearScaling | Llama3Scaling, Field(discriminator="kind"), Shorthand]
-
-
-class Rope(Component):
-    """Rotary positions: turns pairs of query and key channels by position · theta^(-2i/d), in every self-attention."""
-
-    kind: Literal["rope"]
-    theta: Positive = 10000.0
-    """The base of the frequencies."""
-    layout: Literal["half_split", "interleaved"] = "half_split"
-    """Which channels are a pair: (i, i + d/2) as in LLaMA's Hugging Face weights, or (2i, 2i + 1) as in GPT-J."""
-    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The part of each head's channels that is turned."""
-    scaling: Scaling | None = None
-    """How frequencies change for longer contexts."""
-
-    def width(self, head_dim: int) -> int:
-        """The channels of a head that are turned."""
-        return int(head_dim * self.fraction)
-
-    def check(self, head_dim: int) -> Findings:
-        turned = head_dim * self.fraction
-        if turned != int(turned) or turned % 2:
-            text = f"rope turns pairs, but head_dim ({head_dim}) times fraction ({self.fraction:g}) is {turned:g}"
-            yield Finding("SEQ203", (), text, "make it an even number")
-        scaling = self.scaling
-        if isinstance(scaling, Llama3Scaling) and scaling.high_freq_factor <= scaling.low_freq_factor:
-            low, high = scaling.low_freq_factor, scaling.high_freq_factor
-            text = f"high_freq_factor ({high:g}) must be above low_freq_factor ({low:g})"
-            yield Finding("SEQ106", ("scaling", "high_freq_factor"), text)
-
-    def tables(self, head_dim: int) -> Op:
-        return ops.RopeTables(self.width(head_dim), self.theta, self.scaling.to_op() if self.scaling else None)
-
-    def rotation(self, head_dim: int) -> Op:
-        return ops.Rope(self.layout, self.width(head_dim))
+    def op(self, heads: int, causal: bool) -> Op:
+        return RelativeBiasOp(heads, self.buckets, self.max_distance, not causal)
 
 
-Position = Annotated[NoPosition | Sinusoidal | Learned | Rope, Field(discriminator="kind"), Shorthand]
+Position = Annotated[
+    NoPosition | Sinusoidal | Learned | Rope | Alibi | RelativeBias, Field(discriminator="kind"), Shorthand
+]

@@ -7,17 +7,21 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.attention import CrossAttention, SelfAttention
+from seqspec.components.attention import CrossAttention, Heads, SelfAttention
 from seqspec.components.base import Component, Count, Finding, Findings, Rate, Word
 from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
 from seqspec.components.bridge import Place, Source
+from seqspec.components.efficient import LinearAttention, LowRankAttention
 from seqspec.components.inputs import Features, Input, Tokens
 from seqspec.components.linear import LinearLayer
 from seqspec.components.masks import Causal, Mask, NoMask
 from seqspec.components.norms import LayerNorm, Norm
-from seqspec.components.positions import NoPosition, Position, Rope
+from seqspec.components.positions import Alibi, NoPosition, Position, RelativeBias
 from seqspec.components.recurrent import GRU, LSTM, RNN, Recurrent
+from seqspec.components.rope import Rope
 
+MIXING = (SelfAttention, LinearAttention, LowRankAttention)
+"""Sublayers in which a position reads others of its own stack."""
 Path = tuple[str | int, ...]
 MAX_LAYERS = 10_000
 """Of one stack. Models that were trained have a few hundred."""
@@ -67,6 +71,11 @@ class Layer(NamedTuple):
     @classmethod
     def bare(cls, path: Path, entry: Recurrent | LinearLayer) -> Layer:
         return cls(path, linear=entry) if isinstance(entry, LinearLayer) else cls(path, entry)
+
+    def weights(self, index: int) -> list[str]:
+        """What the attention weights that it puts out are called: its flat index, and names where there are several."""
+        names = [name_of(s) for s in self.block if isinstance(s, Heads) and s.return_weights]
+        return [str(index)] if len(names) == 1 else [f"{index}.{name}" for name in names]
 
 
 class Facts(NamedTuple):
@@ -146,8 +155,10 @@ class Stack(Inherited):
             if isinstance(sublayer, SelfAttention):
                 own = sublayer.resolved(name, self.d_model, bias, rates.attention, self.mask, self.position)
                 filled.append(own)
-            elif isinstance(sublayer, CrossAttention):
+            elif isinstance(sublayer, CrossAttention | LowRankAttention):
                 filled.append(sublayer.resolved(name, self.d_model, bias, rates.attention))
+            elif isinstance(sublayer, LinearAttention):
+                filled.append(sublayer.resolved(name, self.d_model, bias, bool(self.causal)))
             else:
                 filled.append(sublayer.resolved(name, bias, rates.inner))
         return filled
@@ -196,6 +207,10 @@ class Stack(Inherited):
         for layer in self.distinct():
             yield from (s for s in layer.block if isinstance(s, SelfAttention))
 
+    def low_ranks(self) -> Iterator[LowRankAttention]:
+        for layer in self.distinct():
+            yield from (s for s in layer.block if isinstance(s, LowRankAttention))
+
     def reads(self) -> set[str]:
         """The stacks that its layers read."""
         found: set[str] = set()
@@ -209,7 +224,7 @@ class Stack(Inherited):
         """Whether a layer attends to another stack."""
         crossing = [s for layer in self.distinct() for s in layer.block if isinstance(s, CrossAttention)]
         attending = [layer.recurrent.attend for layer in self.distinct() if layer.recurrent and layer.recurrent.attend]
-        return any(part.from_ == name for part in [*crossing, *attending])
+        return name in {part.from_ for part in crossing} | {part.from_ for part in attending}
 
     def averages(self, name: str) -> bool:
         """Whether a layer starts from the mean of what another stack puts out."""
@@ -236,7 +251,8 @@ class Stack(Inherited):
             if layer.recurrent:
                 width = layer.recurrent.width(_attended(layer.recurrent, others))
                 entries.append(layer.recurrent.layers)
-        looks = [a.causal for a in self.attentions()] + [e.directions == 1 for e in entries]
+        mixing = [s for layer in self.distinct() for s in layer.block if isinstance(s, MIXING)]
+        looks = [bool(s.causal) for s in mixing] + [e.directions == 1 for e in entries]
         return Facts(width or 0, Source(tuple(entries), width or 0), all(looks), last)
 
     def entry_width(self) -> int | None:
@@ -282,9 +298,9 @@ class Stack(Inherited):
                 yield Finding("SEQ232", ("norm_placement",), text)
         if self.mask is not None and not list(self.attentions()) and not isinstance(self.mask, Causal | NoMask):
             yield Finding("SEQ232", ("mask",), "`mask` belongs to self-attention, and the stack has none")
-        turned = [a for a in self.attentions() if isinstance(a.position, Rope)]
-        if isinstance(self.position, Rope) and not turned:
-            text = "`rope` acts in self-attention, and no layer here takes it"
+        acting = isinstance(self.position, Rope | Alibi | RelativeBias)
+        if self.position and acting and not any(type(a.position) is type(self.position) for a in self.attentions()):
+            text = f"`{self.position.kind}` acts in self-attention, and no layer here takes it"
             yield Finding("SEQ234", ("position",), text)
         patterns = {n for entry in self.layers if isinstance(entry, Pattern) for n in entry.pattern}
         for block in self.blocks or {}:
@@ -357,6 +373,9 @@ class Stack(Inherited):
                 if isinstance(sublayer, SelfAttention) and not sublayer.causal:
                     text = f"this mask lets a position of the {name} see the future"
                     yield Finding("SEQ207", (*layer.path, n, "mask"), text, hint)
+                elif isinstance(sublayer, LinearAttention | LowRankAttention) and not sublayer.causal:
+                    text = f"this `{sublayer.kind}` lets a position of the {name} see the future"
+                    yield Finding("SEQ207", (*layer.path, n), text, "write `causal: false` on the stack")
             if layer.recurrent and layer.recurrent.bidirectional:
                 yield Finding(
                     "SEQ222",

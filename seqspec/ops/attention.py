@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import inf
 from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.masks import EVERYTHING, Band, Mask, normalise
+from seqspec.ops.pairs import pairs
 from seqspec.ops.positions import count_real
 
 _ATTEND = Helper(
@@ -62,68 +64,118 @@ def attend_band(q, k, v, real=None, left=None, right=None, scale=None, dropout=0
     (_VISIBLE_KEYS,),
 )
 
-_ATTEND_CAPPED = Helper(
-    "attend_capped",
+_ATTEND_VISIBLE = Helper(
+    "attend_visible",
     '''
-def attend_capped(q, k, v, softcap, real=None, left=None, right=None, scale=None, dropout=0.0):
-    """softmax(softcap · tanh(q kᵀ · scale / softcap)) v over the real keys from `left` before a query to `right` after.
+def attend_visible(q, k, v, visible, bias=None, scale=None, dropout=0.0):
+    """softmax(q kᵀ · scale + bias) v over the visible keys [B or 1, 1, T, S].
 
-    q[B, H, T, d], k[B, G, S, d], v[B, G, S, e] -> [B, H, T, e]; the cap comes before the mask.
+    q[B, H, T, d], k[B, G, S, d], v[B, G, S, e], bias[B or 1, H, T, S] -> [B, H, T, e]
     """
-    shared = q.size(1) // k.size(1)
-    k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-    scale = q.size(-1) ** -0.5 if scale is None else scale
-    scores = softcap * torch.tanh((q * scale) @ k.transpose(-1, -2) / softcap)
-    hidden = ~visible_keys(q, k, real, left, right)
-    weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
-    weights = weights.masked_fill(hidden, 0)  # a query that sees no key: zeros, with gradients that are finite
-    return F.dropout(weights, dropout) @ v
+    mask = visible if bias is None else bias.masked_fill(~visible, -torch.inf)
+    gqa = q.size(1) != k.size(1)
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=gqa)
 ''',
-    (_VISIBLE_KEYS,),
+)
+
+_WEIGHTS = Helper(
+    "attention_weights",
+    '''
+def attention_weights(q, k, visible, bias=None, softcap=None, scale=None):
+    """softmax(softcap · tanh(q kᵀ · scale / softcap) + bias) over the visible keys: q[B, H, T, d], k[B, G, S, d].
+
+    The cap comes before the bias, and both before the mask. -> [B, H, T, S]
+    """
+    scale = q.size(-1) ** -0.5 if scale is None else scale
+    scores = (q * scale) @ k.repeat_interleave(q.size(1) // k.size(1), 1).transpose(-1, -2)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + bias
+    weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights.masked_fill(~visible, 0)  # a query that sees no key: zeros, with gradients that are finite
+''',
+)
+
+_WEIGHTED = Helper(
+    "weighted_values",
+    '''
+def weighted_values(weights, v, dropout=0.0):
+    """weights[B, H, T, S], v[B, G, S, e] -> [B, H, T, e]"""
+    return F.dropout(weights, dropout) @ v.repeat_interleave(weights.size(1) // v.size(1), 1)
+''',
+)
+
+_ATTEND_WEIGHED = Helper(
+    "attend_weighed",
+    '''
+def attend_weighed(q, k, v, visible, bias=None, softcap=None, scale=None, dropout=0.0):
+    """Attention whose weights are wanted, before dropout: [B, H, T, e], [B, H, T, S]."""
+    weights = attention_weights(q, k, visible, bias, softcap, scale)
+    return weighted_values(weights, v, dropout), weights
+''',
+    (_WEIGHTS, _WEIGHTED),
 )
 
 
 @primitive
 class Attention(Op):
-    """q[B, H, T, d], k[B, G, S, d], v[B, G, S, e], mask[B, S]? -> softmax(q kᵀ · scale) v [B, H, T, e].
+    """q[B,H,T,d], k[B,G,S,d], v[B,G,S,e], mask?, bias[B,H,T,S]? -> softmax(q kᵀ · scale + bias) v [B,H,T,e].
 
-    Query i sits at key S − T + i (aligned to the end), and sees the keys that the attribute `mask` allows among the
-    real ones, where the input mask is True. Distances count real tokens, so that padding anywhere changes nothing. A
-    query that sees no key gives zeros. Query head h reads key head h // (H / G). `scale` None is 1/√d. `softcap` c
-    makes a score c · tanh(score / c), before the mask. `dropout` acts on the weights while training.
+    Query i sits at key S − T + i (aligned to the end). The input mask says which keys are real, [B, S], and the
+    attribute which of these a query sees, a band; distances count real tokens, so that padding anywhere changes
+    nothing. Where the attribute is more than a band, the input says all of it, [B, 1, T, S] as `Visible` makes it, and
+    the attribute what that costs. A query that sees no key gives zeros. Query head h reads key head h // (H / G).
+    `scale` None is 1/√d. `softcap` c makes a score c · tanh(score / c), before bias and mask, as flash attention and
+    ONNX do. `dropout` acts on the weights while training. `weights` puts them out too, before dropout: [B, H, T, S].
     """
 
     mask: Mask = EVERYTHING
     scale: float | None = None
     dropout: float = 0.0
     softcap: float | None = None
+    weights: bool = False
 
-    def infer(self, q: Value, k: Value, v: Value, mask: Value | None) -> tuple[Type, ...]:
-        _check(q, k, v, mask)
-        return (Type((*q.shape[:3], v.shape[3]), q.dtype),)
+    @property
+    def band(self) -> Band | None:
+        """The mask where it is a band, and made here."""
+        short = normalise(self.mask)
+        return short if isinstance(short, Band) else None
 
-    def flops(self, q: Value, k: Value, v: Value, mask: Value | None) -> Size:
+    def infer(self, q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None = None) -> tuple[Type, ...]:
+        _check(q, k, v)
+        (batch, heads, queries, _), keys = q.shape, k.shape[2]
+        _check_mask(mask, (batch, queries, keys), self.band)
+        if bias is not None and bias.shape != (batch, heads, queries, keys):
+            raise ShapeError(f"the bias of queries {show(q.shape)} is not {show(bias.shape)}")
+        output = Type((batch, heads, queries, v.shape[3]), q.dtype)
+        return (output, Type((batch, heads, queries, keys), q.dtype)) if self.weights else (output,)
+
+    def flops(self, q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None = None) -> Size:
         batch, heads, queries, width = q.shape
-        pairs = normalise(self.mask).pairs(_number(queries), _number(k.shape[2]))
-        return 2 * batch * heads * pairs * (width + v.shape[3])
+        count = pairs(self.mask, _number(queries), _number(k.shape[2]))
+        return 2 * batch * heads * count * (width + v.shape[3])
 
     def reference(
-        self, np: Any, weights: Weights, q: Array, k: Array, v: Array, mask: Array | None
+        self, np: Any, weights: Weights, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None = None
     ) -> tuple[Array, ...]:
         shared = q.shape[1] // k.shape[1]
         k, v = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
         scores = q @ k.swapaxes(-1, -2) * (q.shape[3] ** -0.5 if self.scale is None else self.scale)
         if self.softcap is not None:
             scores = self.softcap * np.tanh(scores / self.softcap)
-        visible = self._visible(np, q, k, mask)
+        if bias is not None:
+            scores = scores + bias
+        visible = mask if self.band is None else self._visible(np, q, k, mask, self.band)
         top = np.where(visible, scores, -np.inf).max(-1, keepdims=True, initial=-np.inf)
         raised = np.where(visible, np.exp(scores - np.where(np.isfinite(top), top, 0)), 0)
         total = raised.sum(-1, keepdims=True)
-        return (raised / np.where(total > 0, total, 1) @ v,)
+        found = raised / np.where(total > 0, total, 1)
+        return (found @ v, found) if self.weights else (found @ v,)
 
-    def _visible(self, np: Any, q: Array, k: Array, mask: Array | None) -> Array:
+    def _visible(self, np: Any, q: Array, k: Array, mask: Array | None, band: Band) -> Array:
         """[B, 1, T, S], pair by pair."""
-        (batch, _, queries, _), keys, band = q.shape, k.shape[2], normalise(self.mask)
+        (batch, _, queries, _), keys = q.shape, k.shape[2]
         real = np.ones((batch, keys), bool) if mask is None else mask
         visible = np.zeros((batch, 1, queries, keys), bool)
         for b, i, j in np.ndindex(batch, queries, keys):
@@ -134,27 +186,51 @@ class Attention(Op):
             visible[b, 0, i, j] = real[b, j] and inside
         return visible
 
-    def torch(self, t: TorchWriter, q: Expr, k: Expr, v: Expr, mask: Expr | None) -> Expr:
-        band = normalise(self.mask)
-        helper = _ATTEND if band == EVERYTHING else _ATTEND_BAND
-        arguments = [q, k, v]
-        if self.softcap is not None:
-            helper = _ATTEND_CAPPED
-            arguments.append(Expr(repr(self.softcap)))
-        if mask is not None:
-            arguments.append(mask)
-        named = {"left": band.left, "right": band.right, "scale": self.scale}
-        arguments += [Expr(f"{name}={value!r}") for name, value in named.items() if value is not None]
-        if self.dropout:
-            arguments.append(Expr(f"dropout={self.dropout!r} if self.training else 0.0"))
-        return Expr(f"{t.use(helper)}({', '.join(arguments)})")
+    def torch(
+        self, t: TorchWriter, q: Expr, k: Expr, v: Expr, mask: Expr | None, bias: Expr | None = None
+    ) -> Expr:
+        dropout = f"{self.dropout!r} if self.training else 0.0" if self.dropout else None
+        explicit = self.softcap is not None or self.weights
+        if not explicit and bias is None and self.band is not None:
+            band, given = self.band, [] if mask is None else [mask]
+            helper = _ATTEND if band == EVERYTHING else _ATTEND_BAND
+            sides = _named(left=band.left, right=band.right, scale=self.scale, dropout=dropout)
+            return Expr(f"{t.use(helper)}({', '.join([q, k, v, *given, *sides])})")
+        visible = self._visible_text(t, q, k, mask)
+        named = _named(bias=bias, softcap=self.softcap, scale=self.scale)
+        if not explicit:
+            arguments = [q, k, v, visible, *named, *_named(dropout=dropout)]
+            return Expr(f"{t.use(_ATTEND_VISIBLE)}({', '.join(arguments)})")
+        if self.weights:
+            arguments = [q, k, v, visible, *named, *_named(dropout=dropout)]
+            return Expr(f"{t.use(_ATTEND_WEIGHED)}({', '.join(arguments)})")
+        weights = f"{t.use(_WEIGHTS)}({', '.join([q, k, visible, *named])})"
+        return Expr(f"{t.use(_WEIGHTED)}({', '.join([weights, v, *_named(dropout=dropout)])})")
 
-    def onnx(self, o: OnnxWriter, q: Any, k: Any, v: Any, mask: Any | None) -> tuple[Any, ...]:
-        band = normalise(self.mask)
-        visible = None if mask is None and band == EVERYTHING else _visible_keys(o, q, k, mask, band)
+    def _visible_text(self, t: TorchWriter, q: Expr, k: Expr, mask: Expr | None) -> str:
+        if self.band is None:
+            return str(mask)
+        return f"{t.use(_VISIBLE_KEYS)}({q}, {k}, {mask}, {self.band.left}, {self.band.right})"
+
+    def onnx(self, o: OnnxWriter, q: Any, k: Any, v: Any, mask: Any | None, bias: Any | None = None) -> tuple[Any, ...]:
+        visible = mask
+        if self.band is not None and not (mask is None and self.band == EVERYTHING):
+            visible = _visible_keys(o, q, k, mask, self.band)
+        if bias is not None:
+            visible = bias if visible is None else o.Where(visible, bias, o.scalar(-inf))
         # absent attributes are the defaults: 1/√d, and no cap
-        given = {"scale": self.scale, "softcap": self.softcap}
-        return (o.Attention(q, k, v, visible, **{name: value for name, value in given.items() if value is not None}),)
+        options: dict[str, Any] = {"scale": self.scale, "softcap": self.softcap}
+        given = {name: value for name, value in options.items() if value is not None}
+        if not self.weights:
+            return (o.Attention(q, k, v, visible, **given),)
+        # the fourth output is what the mode asks for: 3, behind the softmax
+        y, _, _, weights = o.many("Attention", 4, q, k, v, visible, qk_matmul_output_mode=3, **given)
+        return y, weights
+
+
+def _named(**values: object) -> list[str]:
+    """`name=value` of what is given."""
+    return [f"{name}={value}" for name, value in values.items() if value is not None]
 
 
 def _visible_keys(o: OnnxWriter, q: Any, k: Any, mask: Any | None, band: Band) -> Any:
@@ -184,7 +260,7 @@ def _places(o: OnnxWriter, keys: Any, mask: Any | None, band: Band) -> Any:
     return count_real(o, mask)
 
 
-def _check(q: Value, k: Value, v: Value, mask: Value | None) -> None:
+def _check(q: Value, k: Value, v: Value) -> None:
     if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
         raise ShapeError(f"attention takes [B, H, T, d], not {show(q.shape)}, {show(k.shape)}, {show(v.shape)}")
     if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0]:
@@ -194,8 +270,16 @@ def _check(q: Value, k: Value, v: Value, mask: Value | None) -> None:
     heads, groups = _number(q.shape[1]), _number(k.shape[1])
     if groups < 1 or heads % groups:
         raise ShapeError(f"{heads} query heads cannot share {groups} key heads evenly")
-    if mask is not None and mask.shape != (k.shape[0], k.shape[2]):
-        raise ShapeError(f"the mask of keys {show(k.shape)} is [B, S], not {show(mask.shape)}")
+
+
+def _check_mask(mask: Value | None, pairs: tuple[Size, Size, Size], band: Band | None) -> None:
+    batch, queries, keys = pairs
+    if band is None:
+        if mask is None or mask.shape != (batch, 1, queries, keys):
+            shape = (batch, 1, queries, keys)
+            raise ShapeError(f"a mask that is no band comes whole, {show(shape)}, not {mask and show(mask.shape)}")
+    elif mask is not None and mask.shape != (batch, keys):
+        raise ShapeError(f"the mask of keys is {show((batch, keys))}, not {show(mask.shape)}")
 
 
 def _number(size: Size) -> int:

@@ -13,7 +13,7 @@ follows the inputs, in the order of `states`, and may be None; the presents are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import Field, FrozenInstanceError, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
@@ -91,7 +91,10 @@ class OnnxWriter(Protocol):
         """The op's own parameter, as it is."""
 
     def derived(self, tag: str, shape: Shape, make: Callable[..., Array], *leaves: str) -> Any:
-        """A weight made from others when it is written: `make(np, *arrays)`. Equal tag and leaves are one tensor."""
+        """A weight made from others when it is written: `make(np, *arrays)`. Equal tag and leaves are one tensor.
+
+        Without leaves it is a table that the whole file shares, under the name `tag`.
+        """
 
     def ints(self, *values: int) -> Any:
         """An int64 vector."""
@@ -111,22 +114,36 @@ class OnnxWriter(Protocol):
     def scan(self, body: Region, carried: int, scanned: int, args: tuple[Any, ...]) -> list[Any]:
         """A Scan over a region; see `ops.loop`."""
 
-    def contributed(self, op: FusedOp, args: tuple[Any, ...]) -> list[Any]:
+    def contributed(self, op: FusedOp, args: Sequence[Any], pasts: Sequence[Any]) -> list[Any]:
         """The kernel's node, and a function of its name that says what it means; see `ops.fused`."""
+
+    def region(self, body: Region, args: Sequence[Any], pasts: Sequence[Any]) -> list[Any]:
+        """The nodes of a flat region, and its outputs; `pasts` in the order of its states."""
+
+    def either(self, condition: Any, local: Sequence[Any], *branches: Callable[[], Sequence[Any]]) -> list[Any]:
+        """An If: what the first branch gives where `condition` holds, else what the second gives.
+
+        What a branch makes of `local` values is made inside it; all else once, for all branches that want it.
+        """
+
+    def function(
+        self, name: str, types: Sequence[Type], variant: Hashable, write: Callable[..., Sequence[Any]], *inputs: Any
+    ) -> list[Any]:
+        """A node with outputs of these types that means `write(o, *inputs)`: a function, one for each variant."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def primitive(cls: type[Made]) -> type[Made]:
-    """Makes an op a frozen dataclass, of which only `__init__` is written anew.
+    """Makes an op, or other `Data`, a frozen dataclass, of which only `__init__` is written anew.
 
-    The rest is `Op`'s: `dataclass(frozen=True)` would write six methods for each of sixty ops, a sixth of the time of
+    The rest is `Data`'s: `dataclass(frozen=True)` would write six methods for each of sixty ops, a sixth of the time of
     `seqspec check`.
     """
     return dataclass(eq=False, repr=False)(cls)
 
 
-class Op(ABC):
-    """A primitive. Attributes are plain data, so that equal ops compare equal; each is set once."""
+class Data:
+    """What `primitive` makes of a class: attributes are plain data, compared by value, and each is set once."""
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -144,6 +161,10 @@ class Op(ABC):
         if name in vars(self):
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
         object.__setattr__(self, name, value)
+
+
+class Op(Data, ABC):
+    """A primitive."""
 
     @abstractmethod
     def infer(self, *inputs: Any, **_: Any) -> tuple[Type, ...]:
@@ -188,4 +209,16 @@ class Op(ABC):
         """Nodes that compute the outputs in opset 23."""
 
 
-__all__ = ["Array", "Expr", "Helper", "OnnxWriter", "Op", "ShapeError", "TorchWriter", "Type", "Weights", "primitive"]
+__all__ = [
+    "Array",
+    "Data",
+    "Expr",
+    "Helper",
+    "OnnxWriter",
+    "Op",
+    "ShapeError",
+    "TorchWriter",
+    "Type",
+    "Weights",
+    "primitive",
+]

@@ -23,7 +23,7 @@ def token_positions(x, mask, past_length=0):
 )
 
 
-_WITHIN_TABLE = Helper(
+WITHIN_TABLE = Helper(
     "within_table",
     '''
 def within_table(positions, max_length):
@@ -139,7 +139,7 @@ class LearnedPositions(Op):
         return f"nn.Embedding({self.max_length}, {self.width})"
 
     def torch(self, t: TorchWriter, positions: Expr) -> Expr:
-        return Expr(f"{t.module}({t.use(_WITHIN_TABLE)}({positions}, {self.max_length}))")
+        return Expr(f"{t.module}({t.use(WITHIN_TABLE)}({positions}, {self.max_length}))")
 
     def onnx(self, o: OnnxWriter, positions: Any) -> tuple[Any, ...]:
         # Gather reads a negative index from the end: one past the table is refused instead

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import pi, prod
+from math import prod
 from typing import Any, Literal
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Every frequency divided by `factor`."""
-
-    factor: float
-
-
-@dataclass(frozen=True)
-class Llama3:
-    """Frequencies of long waves divided by `factor`, those of short waves kept, linear in 1/wavelength between.
-
-    Long is above original_max_length / low_freq_factor, short below original_max_length / high_freq_factor.
-    """
-
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_length: int
-
-
-Scaling = Linear | Llama3
+from seqspec.ops.rope_scaling import ByLength, Fixed, Scaling
 
 _FREQUENCIES = Helper(
     "rope_frequencies",
@@ -42,17 +19,6 @@ def rope_frequencies(width, theta, device):
 ''',
 )
 
-_LLAMA3 = Helper(
-    "llama3_scaled",
-    '''
-def llama3_scaled(frequencies, factor, low_freq_factor, high_freq_factor, original_max_length):
-    """Frequencies of over `high` turns in the original length are kept, of under `low` turns divided by factor."""
-    turns = original_max_length * frequencies / (2 * torch.pi)
-    kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
-    return frequencies * (kept + (1 - kept) / factor)
-''',
-)
-
 _TABLES = Helper(
     "rope_tables",
     '''
@@ -60,6 +26,16 @@ def rope_tables(positions, frequencies, dtype):
     """cos, sin [B, T, width/2] of position · frequency: float64 angles, rounded once."""
     angles = positions[..., None] * frequencies
     return angles.cos().to(dtype), angles.sin().to(dtype)
+''',
+)
+
+_SCALED_TABLES = Helper(
+    "scaled_rope_tables",
+    '''
+def scaled_rope_tables(positions, frequencies, attention_factor, dtype):
+    """The same, times a factor: scores grow by its square."""
+    angles = positions[..., None] * frequencies
+    return (attention_factor * angles.cos()).to(dtype), (attention_factor * angles.sin()).to(dtype)
 ''',
 )
 
@@ -92,8 +68,9 @@ def rotate_interleaved(x, cos, sin):
 class RopeTables(Op):
     """positions[B, T], x -> cos, sin [B, T, width / 2] of position · theta^(−2i/width), in the dtype of x.
 
-    `width` is how many channels of a head turn. Angles are float64 and rounded once, at the end: float16 angles are off
-    by 0.8 in the cosine at position 2000, and bfloat16 cannot tell 256 from 257.
+    `width` is how many channels of a head turn; `scaling` changes their frequencies. Angles are float64 and
+    rounded once, at the end: float16 angles are off by 0.8 in the cosine at position 2000, and bfloat16 cannot tell 256
+    from 257.
     """
 
     width: int
@@ -110,28 +87,47 @@ class RopeTables(Op):
         return 3 * prod(positions.shape) * (self.width // 2)  # a product, a cosine, a sine
 
     def frequencies(self) -> list[float]:
-        """Radians a position turns each pair by."""
-        return [_scaled(self.theta ** (-2 * i / self.width), self.scaling) for i in range(self.width // 2)]
+        """Radians a position turns each pair by, before a scaling that goes by the length."""
+        plain = [self.theta ** (-2 * i / self.width) for i in range(self.width // 2)]
+        return self.scaling.scaled(plain, self.theta) if isinstance(self.scaling, Fixed) else plain
+
+    @property
+    def _factor(self) -> float:
+        return self.scaling.attention_factor if self.scaling else 1.0
 
     def reference(self, np: Any, weights: Weights, positions: Array, x: Array) -> tuple[Array, ...]:
-        angles = positions[..., None] * np.array(self.frequencies())
-        return np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+        frequencies = np.array(self.frequencies())
+        if isinstance(self.scaling, ByLength):
+            lengths = positions.max(1, initial=-1) + 1
+            frequencies = self.scaling.reference(np, frequencies, lengths)[:, None]
+        angles = positions[..., None] * frequencies
+        return (self._factor * np.cos(angles)).astype(x.dtype), (self._factor * np.sin(angles)).astype(x.dtype)
 
     def torch(self, t: TorchWriter, positions: Expr, x: Expr) -> Expr:
         frequencies = f"{t.use(_FREQUENCIES)}({self.width}, {self.theta!r}, {x.tight}.device)"
-        match self.scaling:
-            case Linear(factor):
-                frequencies += f" / {factor!r}"
-            case Llama3(factor, low, high, length):
-                frequencies = f"{t.use(_LLAMA3)}({frequencies}, {factor!r}, {low!r}, {high!r}, {length})"
-            case None:
-                pass
+        if isinstance(self.scaling, Fixed):
+            frequencies = self.scaling.torch(t, frequencies, self.width, self.theta)
+        elif isinstance(self.scaling, ByLength):
+            frequencies = self.scaling.torch(t, frequencies, positions)
+        if self._factor != 1:
+            scaled = f"{positions}, {frequencies}, {self._factor!r}, {x.tight}.dtype"
+            return Expr(f"{t.use(_SCALED_TABLES)}({scaled})")
         return Expr(f"{t.use(_TABLES)}({positions}, {frequencies}, {x.tight}.dtype)")
 
     def onnx(self, o: OnnxWriter, positions: Any, x: Any) -> tuple[Any, ...]:
         place = o.cast(o.Unsqueeze(positions, o.ints(-1)), "float64")
-        angles = o.Mul(place, o.const(self.frequencies(), "float64"))
-        return o.cast(o.Cos(angles), "float"), o.cast(o.Sin(angles), "float")
+        if isinstance(self.scaling, ByLength):
+            # a 0 in front, since there is no largest of no positions
+            ends = o.Pad(o.Add(positions, o.ints(1)), o.ints(0, 1, 0, 0))
+            lengths = o.Unsqueeze(o.ReduceMax(ends, o.ints(1), keepdims=1), o.ints(-1))
+            frequencies = self.scaling.onnx(o, self.frequencies(), lengths)
+        else:
+            frequencies = o.const(self.frequencies(), "float64")
+        angles = o.Mul(place, frequencies)
+        tables = [o.Cos(angles), o.Sin(angles)]
+        if self._factor != 1:
+            tables = [o.Mul(table, o.scalar(self._factor, "float64")) for table in tables]
+        return tuple(o.cast(table, "float") for table in tables)
 
 
 @primitive
@@ -174,19 +170,3 @@ class Rope(Op):
     def onnx(self, o: OnnxWriter, x: Any, cos: Any, sin: Any) -> tuple[Any, ...]:
         interleaved = int(self.layout == "interleaved")
         return (o.RotaryEmbedding(x, cos, sin, interleaved=interleaved, rotary_embedding_dim=self.width),)
-
-
-def _scaled(frequency: float, scaling: Scaling | None) -> float:
-    match scaling:
-        case Linear(factor):
-            return frequency / factor
-        case Llama3(factor, low, high, length):
-            turns = length * frequency / (2 * pi)
-            if turns < low:
-                return frequency / factor
-            if turns > high:
-                return frequency
-            kept = (turns - low) / (high - low)
-            return kept * frequency + (1 - kept) * frequency / factor
-        case None:
-            return frequency

@@ -24,8 +24,9 @@ from seqspec.ops.optional import OrZeros
 from seqspec.ops.padding import Padding, ZeroPadding
 from seqspec.ops.pool import Pool
 from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
-from seqspec.ops.rope import Linear as LinearScaling
-from seqspec.ops.rope import Llama3, Rope, RopeTables
+from seqspec.ops.rope import Rope, RopeTables
+from seqspec.ops.rope_scaling import Dynamic, Llama3, LongRope, Yarn
+from seqspec.ops.rope_scaling import Linear as LinearScaling
 from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
 from seqspec.ops.to_bool import ToBool
 
@@ -151,6 +152,18 @@ def positions() -> Iterator[Row]:
     for scaling in (None, LinearScaling(4.0), Llama3(32.0, 1.0, 4.0, 8192)):
         yield Row(f"{scaling}", RopeTables(64, 500000.0, scaling), (far, X), SIZES)
     yield Row("one-pair", RopeTables(2, 10000.0), (places, X), SIZES)
+    short, long = tuple(1 + n / 9 for n in range(16)), tuple(2.0 + n for n in range(16))
+    for scaling in (
+        Yarn(4.0, 1024, attention=1.14),
+        Yarn(8.0, 32, 4.0, 1.0, truncate=False),
+        Dynamic(6, 4.0),
+        Dynamic(600_000, 2.0),
+        LongRope(7, short, long),
+        LongRope(600_000, short, long, 1.2),
+    ):
+        yield Row(f"{scaling}", RopeTables(32, 10000.0, scaling), (places, X), SIZES)
+        yield Row(f"{scaling}-far", RopeTables(32, 10000.0, scaling), (far, X), SIZES)
+    yield Row("dynamic-one-pair", RopeTables(2, 10000.0, Dynamic(3, 2.0)), (places, X), SIZES)
     for layout, width in product(("half_split", "interleaved"), (2, 4, 6)):
         angles = [Input((B, T, width // 2), single(f(random(3, 5, width // 2)))) for f in (np.cos, np.sin)]
         yield Row(f"{layout}-{width}-of-6", Rope(layout, width), (HEADS, *angles), SIZES)
@@ -205,7 +218,20 @@ def pools() -> Iterator[Row]:
         yield Row(f"so-far-{name}-empty", so_far, (nothing, mask((B, T), np.zeros((3, 0), bool))), no_time, (before,))
 
 
-ROWS: list[Row] = [*simple(), *shape(), *caches(), *padding(), *positions(), *attention(), *pools()]
+ROWS: list[Row] = [
+    *simple(),
+    *shape(),
+    *caches(),
+    *padding(),
+    *positions(),
+    *attention(),
+    *pools(),
+]
+
+if importlib.util.find_spec("cases_attention"):
+    from cases_attention import ROWS as ATTENTION
+
+    ROWS += ATTENTION
 
 if importlib.util.find_spec("cases_recurrent"):
     from cases_recurrent import ROWS as RECURRENT

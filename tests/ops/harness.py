@@ -173,11 +173,14 @@ def _feeds(row: Row) -> dict[str, Array]:
     for name, x in row.given:
         # nothing is padded where a mask is not there
         array = np.ones([evaluate(size, row.sizes) for size in x.shape], np.int64) if x.array is None else x.array
-        feeds[name] = array.astype({"float": np.float32, "bool": bool, "int64": np.int64}[x.dtype])
+        feeds[name] = array.astype(_IN_FILES[x.dtype])
     for state in signature(Graph(row.region)).states:
         array = row.past.get(state.path, np.zeros([evaluate(size, row.sizes) for size in state.shape]))
-        feeds[state.past] = array.astype(bool if state.dtype == "bool" else np.float32)
+        feeds[state.past] = array.astype(_IN_FILES[state.dtype])
     return feeds
+
+
+_IN_FILES: dict[DType, type] = {"float": np.float32, "float32": np.float32, "bool": bool, "int64": np.int64}
 
 
 def assert_close(got: Array | None, want: Array | None, tolerance: float) -> None:

@@ -15,7 +15,8 @@ from seqspec.ops.embedding import Embedding
 from seqspec.ops.padding import Padding, ZeroPadding
 from seqspec.ops.pool import Pool
 from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
-from seqspec.ops.rope import Llama3, Rope, RopeTables
+from seqspec.ops.rope import Rope, RopeTables
+from seqspec.ops.rope_scaling import Llama3
 from seqspec.ops.shape import MergeHeads, SplitHeads
 
 OTHER = {BATCH: 2, TIME: 7, PAST: 0}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import ROWS
-from harness import Row, torch_arguments, torch_module
+from cases_attention import EXPRESSIONS
+from harness import Array, Row, torch_arguments, torch_module
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqspec.graph.dims import evaluate
 from seqspec.graph.ir import Value
 from seqspec.ops.attention import Attention
 from seqspec.ops.linear import Linear, TiedLinear
-from seqspec.ops.masks import Band
+from seqspec.ops.masks import AllOf, AnyOf, Band, BlockSparse, Global, Mask
+from seqspec.ops.pairs import pairs
+from seqspec.ops.visible import Visible
 
 
 def values(row: Row) -> list[Value | None]:
@@ -23,11 +26,22 @@ def values(row: Row) -> list[Value | None]:
     ]
 
 
+def whole(mask: Mask, queries: int, keys: int) -> Array:
+    """[T, S] of a mask: one document, no prefix, and given masks of ones."""
+    op, place = Visible(mask), np.arange(keys)[None]
+    query, key = place[:, None, keys - queries :, None], place[:, None, None]
+    documents = (np.zeros((1, keys), int), query, key) if op.has_documents else ()
+    prefix = (np.zeros(1, int),) if op.has_prefix else ()
+    given = [np.ones((1, queries, keys), bool) for _ in op.given]
+    return op.reference(np, {}, query, key, None, *documents, *prefix, *given)[0][0, 0]
+
+
 @pytest.mark.parametrize("row", [r for r in ROWS if isinstance(r.op, Attention)], ids=str)
 def test_attention_pays_for_visible_pairs(row: Row) -> None:
-    q, k, v, _ = (None if x is None else x.array for x in row.inputs)
-    # padding is not known when costs are counted: every token is real
-    visible = row.op._visible(np, q, k, None)[0, 0].sum()
+    q, k, v = (x.array for x in row.inputs[:3])
+    # what is padded and what is given at run time is not known when costs are counted: every token is real
+    queries, keys = q.shape[2], k.shape[2]
+    visible = np.sum(whole(row.op.mask, queries, keys))
     batch, heads, _, width = q.shape
     assert row.op.flops(*values(row)) == batch * heads * visible * 2 * (width + v.shape[3])
 
@@ -50,3 +64,17 @@ def test_a_window_on_a_long_text_is_counted_at_once() -> None:
     q, k = Value("q", (1, 8, 1_000_000, 64)), Value("k", (1, 8, 1_000_000, 64))
     window = Attention(Band(511, 0)).flops(q, k, k, None)
     assert window == 8 * 256 * (512 * 1_000_000 - 511 * 512 // 2)
+
+
+@pytest.mark.parametrize("mask", [*EXPRESSIONS, BlockSparse(3, 1, 1, 2, 7), BlockSparse(1, 0, 2, 3, 1)], ids=repr)
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 9), (4, 11), (23, 23), (0, 5)])
+def test_pairs_are_counted_exactly(mask: Mask, queries: int, keys: int) -> None:
+    assert pairs(mask, queries, keys) == whole(mask, queries, keys).sum()
+
+
+def test_sparse_masks_cost_in_proportion_to_the_length() -> None:
+    longformer = AnyOf((Band(64, 64), Global((0,))))
+    bigbird = AnyOf((BlockSparse(16, 1, 1, 3, 0), AllOf((Global((5,)), Band(None, 0)))))
+    for mask in (longformer, bigbird):
+        half, whole = pairs(mask, 1024, 1024), pairs(mask, 2048, 2048)
+        assert 1.9 < whole / half < 2.3

@@ -12,7 +12,8 @@ from transformers.models.whisper.modeling_whisper import sinusoids
 from seqspec.graph.dims import BATCH, TIME, Shape, dim
 from seqspec.graph.types import DType
 from seqspec.ops.positions import LearnedPositions, SinusoidalPositions
-from seqspec.ops.rope import Llama3, Rope, RopeTables
+from seqspec.ops.rope import Rope, RopeTables
+from seqspec.ops.rope_scaling import Llama3
 
 B, T = dim(BATCH), dim(TIME)
 LLAMA3_2_1B = [

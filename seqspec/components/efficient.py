@@ -1,0 +1,75 @@
+"""Attention that costs n and not n²: with a feature map for the softmax, or over keys summed into a few."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seqspec.components.attention import Heads, Made, Projected
+from seqspec.components.base import Context, Count, Findings, width_of
+from seqspec.graph.builder import Builder
+from seqspec.graph.ir import Value
+from seqspec.ops import masks
+from seqspec.ops.linear_attention import LinearAttention as LinearOp
+from seqspec.ops.time_projection import TimeProjection
+
+
+class LinearAttention(Projected):
+    """y_i = φ(q_i) Σ φ(k_j) v_jᵀ / φ(q_i)·Σ φ(k_j), φ = elu + 1, over the stack's own positions j, up to i if causal.
+
+    Its state does not grow: Σ φ(k) vᵀ and Σ φ(k). Rotary and other positions of attention do not act here.
+    """
+
+    kind: Literal["linear_attention"]
+    causal: bool | None = None
+    """Whether a position sees only what came before it; the stack's by default."""
+
+    def resolved(self, name: str, width: int | None, bias: bool, causal: bool) -> LinearAttention:
+        own = {"causal": causal if self.causal is None else self.causal}
+        return self.model_copy(update=self.maps(name, width, bias) | own)
+
+    def check(self, width: int) -> Findings:
+        yield from self.check_heads(width)
+
+    def build(self, g: Builder, x: Value, context: Context) -> Value:
+        b = g.child(f"{context.prefix}LinearAttention")
+        inner = b.like(x, "x")
+        here = context.within(b, "mask").values
+        qkv = self._projected(b, inner, inner)
+        y = b.add_many(LinearOp(bool(self.causal), context.stateful), *qkv, here.get("mask"))[0]
+        region = b.done(self._join(b, y, width_of(x)))
+        return g.call(region, str(self.name), x, *context.arguments("mask"), hint="y")
+
+
+class LowRankAttention(Heads):
+    """softmax(q (E k)ᵀ / sqrt(d)) (F v): keys and values of all positions summed into `projected_length`: Linformer.
+
+    It sees everything, so it is not for a causal stack. E and F have a column for each position up to `max_length`.
+    """
+
+    kind: Literal["low_rank_attention"]
+    projected_length: Count
+    """How many keys and values are left."""
+    max_length: Count
+    """How many positions there are; one past it is an error."""
+
+    def resolved(self, name: str, width: int | None, bias: bool, dropout: float) -> LowRankAttention:
+        return self.model_copy(update=self.filled(name, width, bias, dropout))
+
+    @property
+    def causal(self) -> bool:
+        return False
+
+    def check(self, width: int) -> Findings:
+        yield from self.check_heads(width)
+
+    def build(self, g: Builder, x: Value, context: Context) -> Made:
+        b = g.child(f"{context.prefix}LowRankAttention")
+        inner = b.like(x, "x")
+        here = context.within(b, "positions", "mask").values
+        q, k, v = self._projected(b, inner, inner)
+        told = here["positions"], here.get("mask")
+        k = b.add(TimeProjection(self.max_length, self.projected_length), k, *told, name="e_proj", hint="k")
+        v = b.add(TimeProjection(self.max_length, self.projected_length), v, *told, name="f_proj", hint="v")
+        y, *weights = self._attend(b, (q, k, v), None, masks.EVERYTHING)
+        y = self._join(b, y, width_of(x))
+        return self._call(g, b, (y, *weights), x, *context.arguments("positions", "mask"))

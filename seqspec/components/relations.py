@@ -1,0 +1,127 @@
+"""What the layers of a stack are told about positions and pairs of them, each thing made once for all layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+
+from seqspec.components.attention import SelfAttention
+from seqspec.graph.builder import Builder
+from seqspec.graph.dims import PAST, Shape, Size, dim
+from seqspec.graph.ir import Value
+from seqspec.ops import masks
+from seqspec.ops.base import Op
+from seqspec.ops.biases import AlibiBias, RelativeBias
+from seqspec.ops.places import DocumentIds, DocumentPlaces, Places, PrefixLength, QueryAndKey
+from seqspec.ops.positions import Positions
+from seqspec.ops.rope import RopeTables
+from seqspec.ops.shape import Squeeze
+from seqspec.ops.to_bool import ToBool
+from seqspec.ops.visible import Visible
+
+Declare = Callable[..., Value]
+"""(name, shape, optional=True) -> a public input of the stack, int64."""
+
+
+class Relations:
+    """Written on demand into a stack's region; `data` is what the stack reads, [B, T] or [B, T, I]."""
+
+    def __init__(
+        self, b: Builder, data: Value, mask: Value, looks_back: bool, declare: Declare, attentions: list[SelfAttention]
+    ) -> None:
+        self.b, self.data, self.mask, self.looks_back, self.declare = b, data, mask, looks_back, declare
+        self.documented = any(isinstance(a, masks.Documents) for s in attentions for a in masks.atoms(s.allowed))
+
+    # ---- positions -----------------------------------------------------------------------------------------------
+
+    def positions(self) -> Value:
+        """[B, T] for tables: real tokens before each, in its document where there are documents."""
+        if self.documented:
+            return self.b.add(Squeeze(-1), self.b.add(Squeeze(1), self.own_pairs[0]), hint="positions")
+        position_ids = self.declare("position_ids", self.data.shape[:2])
+        return self.b.add(Positions(self.looks_back), self.data, self.mask, position_ids, hint="positions")
+
+    @cached_property
+    def pairs(self) -> tuple[Value, Value]:
+        """Places on the row, of queries and of keys."""
+        return self._apart(self.b.add(Places(self.looks_back), self.data, self.mask), "query key")
+
+    @cached_property
+    def own_pairs(self) -> tuple[Value, Value]:
+        """Places in the documents, of queries and of keys."""
+        places = self.b.add(DocumentPlaces(self.looks_back), self.data, self.documents, self.mask)
+        return self._apart(places, "own_query own_key")
+
+    def _apart(self, row: Value, hint: str) -> tuple[Value, Value]:
+        query, key = self.b.add_many(QueryAndKey(), row, self.data, hint=hint)
+        return query, key
+
+    # ---- what is given at run time -------------------------------------------------------------------------------
+
+    @cached_property
+    def documents(self) -> Value:
+        given = self.declare("document_ids", self.data.shape[:2])
+        return self.b.add(DocumentIds(self.looks_back), self.data, given, hint="documents")
+
+    @cached_property
+    def prefix(self) -> Value:
+        given = self.declare("prefix_length", self.data.shape[:1])
+        return self.b.add(PrefixLength(self.looks_back), self.data, given, hint="prefix")
+
+    def given(self, name: str) -> Value:
+        if name not in self._given:
+            shape: Shape = (*self.data.shape[:2], self._total)
+            self._given[name] = self.b.add(ToBool(), self.declare(name, shape, optional=False), hint=name)
+        return self._given[name]
+
+    @cached_property
+    def _given(self) -> dict[str, Value]:
+        return {}
+
+    @property
+    def _total(self) -> Size:
+        time = self.data.shape[1]
+        return dim(PAST) + time if self.looks_back else time
+
+    # ---- what layers read ----------------------------------------------------------------------------------------
+
+    def visible(self, mask: masks.Mask, hint: str) -> Value:
+        """[B, 1, T, S] of a mask that is more than a band."""
+        op = Visible(mask)
+        data = [self.documents, *self.own_pairs] if op.has_documents else []
+        data += [self.prefix] if op.has_prefix else []
+        return self.b.add(op, *self.pairs, self.mask, *data, *map(self.given, op.given), hint=hint)
+
+    def shared(self, attentions: list[SelfAttention], x: Value, positions: Value | None) -> Shared:
+        """Everything that these layers ask for: the names by key, and the values by name."""
+        names: dict[object, tuple[str, ...]] = {}
+        values: dict[str, Value] = {}
+        count: Counter[str] = Counter()
+        for key in (key for a in attentions for key in (a.tables_key, a.mask_key, a.bias_key)):
+            if key is None or key in names:
+                continue
+            wanted = _NAMES.get(type(key), "visible")
+            count[wanted] += 1
+            suffix = f"_{count[wanted]}" if count[wanted] > 1 else ""
+            names[key] = tuple(f"{name}{suffix}" for name in wanted.split())
+            values.update(zip(names[key], self._make(key, names[key], x, positions), strict=True))
+        return names, values
+
+    def _make(
+        self, key: Op | masks.Mask, names: tuple[str, ...], x: Value, positions: Value | None
+    ) -> tuple[Value, ...]:
+        hint = " ".join(names)
+        match key:
+            case RopeTables():
+                return self.b.add_many(key, positions, x, hint=hint)
+            case AlibiBias():
+                return self.b.add_many(key, *self.pairs, x, hint=hint)
+            case Op():
+                return self.b.add_many(key, *self.pairs, name=f"embed_{hint}", hint=hint)
+            case _:
+                return (self.visible(key, hint),)
+
+
+_NAMES: dict[type, str] = {RopeTables: "cos sin", AlibiBias: "alibi", RelativeBias: "relative"}
+Shared = tuple[dict[object, tuple[str, ...]], dict[str, Value]]

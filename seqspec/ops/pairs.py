@@ -1,0 +1,82 @@
+"""How many (query, key) pairs a mask allows: what attention costs. Every token counts as real, and nothing as given.
+
+Without data a `Documents` or a `Given` allows all, and a `Prefix`, being empty, nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache, reduce
+
+from seqspec.ops.masks import AllOf, AnyOf, Band, BlockSparse, Documents, Given, Global, Mask, Prefix, normalise
+
+Spans = list[tuple[int, int]]  # from, to: sorted, apart from each other, none empty
+
+
+@lru_cache(maxsize=256)
+def pairs(mask: Mask, queries: int, keys: int) -> int:
+    """Allowed pairs when query i sits at key `keys - queries + i`."""
+    short = normalise(mask)
+    if isinstance(short, Band):
+        return short.pairs(queries, keys)
+    return sum(stop - start for i in range(keys - queries, keys) for start, stop in seen(short, i, keys))
+
+
+def seen(mask: Mask, query: int, keys: int) -> Spans:
+    """The keys that the query at position `query` sees."""
+    match mask:
+        case Band(left, right):
+            start = 0 if left is None else max(query - left, 0)
+            return _span(start, keys if right is None else min(query + right + 1, keys))
+        case Global(tokens):
+            return [(0, keys)] if query in tokens else _union(_span(t, min(t + 1, keys)) for t in tokens)
+        case BlockSparse():
+            return _blocks(mask, query // mask.block, keys)
+        case Prefix():
+            return []
+        case Documents() | Given():
+            return _span(0, keys)
+        case AllOf(items):
+            return reduce(_intersection, (seen(item, query, keys) for item in items), _span(0, keys))
+        case AnyOf(items):
+            return _union(seen(item, query, keys) for item in items)
+
+
+def _blocks(mask: BlockSparse, block: int, keys: int) -> Spans:
+    size, count = mask.block, -(-keys // mask.block)
+    if block < mask.first:
+        return _span(0, keys)
+    near = (max(block - mask.reach, 0), min(block + mask.reach + 1, count))
+    wanted = [(0, min(mask.first, count)), near, *((b, b + 1) for b in _drawn_with(mask, count)[block])]
+    return _union(_span(start * size, min(stop * size, keys)) for start, stop in wanted)
+
+
+@lru_cache(maxsize=16)
+def _drawn_with(mask: BlockSparse, count: int) -> tuple[tuple[int, ...], ...]:
+    """For each block, those that it draws and those that draw it."""
+    found: list[list[int]] = [[] for _ in range(count)]
+    for block in range(count):
+        for draw in range(mask.random):
+            other = mask.drawn(block, draw)
+            if other >= 0:
+                found[block].append(other)
+                found[other].append(block)
+    return tuple(map(tuple, found))
+
+
+def _span(start: int, stop: int) -> Spans:
+    return [(start, stop)] if start < stop else []
+
+
+def _union(parts: Iterable[Spans]) -> Spans:
+    joined: Spans = []
+    for start, stop in sorted(span for part in parts for span in part):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(stop, joined[-1][1])
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def _intersection(a: Spans, b: Spans) -> Spans:
+    return [s for x, y in a for u, v in b for s in _span(max(x, u), min(y, v))]
