@@ -35,8 +35,7 @@ class Related:
         object.__setattr__(self, "message", clip(escape(self.message)))
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """Replacing the text at `span` by `text` mends the finding."""
 
     text: str

@@ -123,7 +123,8 @@ class Model(Component):
             and not (self.decoder.attends_to("encoder") or self.decoder.averages("encoder"))
         ):
             yield from (f.under("encoder") for f in self.encoder.check_outputs())
-        if self.head and self.head.pooled == "final_state" and self.stacks[self.last].final_norm:
+        read = self.head is not None and self.head.pooled == "final_state" and known[self.last].last_recurrent
+        if read and self.stacks[self.last].final_norm:
             text = "nobody reads what this puts out: the head reads the final state alone"
             yield Finding("SEQ232", (self.last, "final_norm"), text)
         if self.head:

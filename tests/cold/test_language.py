@@ -18,6 +18,7 @@ from seqspec.reports.count import Count
 from seqspec.spec.dump import plain, resolved, written
 from seqspec.spec.fields import Kind, choose, components, fields, kind_of, kinds, leaves, reachable
 
+Way = tuple[Any, ...]
 GONE = object()
 """A value for which the field is left out."""
 SIZES = {"batch_size": 1, "sequence_length": 1, "past_sequence_length": 0, "encoder_sequence_length": 1}
@@ -52,10 +53,9 @@ def test_the_written_spec_reads_back(path: Path) -> None:
 @pytest.mark.parametrize("number", [0.1, 1e-5, 1e-12, 1 / 3, 2.5e-308, 1e22, 123456789.123, 5e-324, 1.0000000000000002])
 def test_numbers_read_back_exactly(number: float) -> None:
     spec = {"kind": "rmsnorm", "eps": number}
-    layer = {"kind": "gru", "hidden_size": 2}
-    model = seqspec.load(
-        {"seqspec": 1, "name": "x", "encoder": {"input": {"kind": "features", "size": 2, "norm": spec}, "layers": [layer]}}
-    )
+    source = {"kind": "features", "size": 2, "norm": spec}
+    encoder = {"input": source, "layers": [{"kind": "gru", "hidden_size": 2}]}
+    model = seqspec.load({"seqspec": 1, "name": "x", "encoder": encoder})
     assert plain(seqspec.load(resolved(model)))["encoder"]["input"]["norm"]["eps"] == number
 
 
@@ -109,7 +109,7 @@ def changed(annotation: Any, value: Any) -> Iterator[Any]:
     yield GONE
 
 
-def nodes(value: Any, alternatives: list[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Kind, Any]]:
+def nodes(value: Any, alternatives: list[Any], path: Way = ()) -> Iterator[tuple[Way, Kind, Any]]:
     """Every component of a plain spec: path, class, value."""
     cls = choose(alternatives, value)
     if cls is not None:

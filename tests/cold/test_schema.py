@@ -89,7 +89,7 @@ def mutant(spec: Any, chance: random.Random) -> Any:
     parent = spec
     for part in path[:-1]:
         parent = parent[part]
-    values = [0, 1, -1, 7, 2.5, True, False, "", "word", "none", "causal", "relu", [], {}, [1], {"kind": "none"}, "1_000"]
+    values = [0, 1, -1, 7, 2.5, True, False, "", "word", "none", "causal", "relu", [], {}, [1], {"kind": "none"}, "9_0"]
     move, old = chance.randrange(6), parent[path[-1]]
     if move > 3 and isinstance(old, int) and not isinstance(old, bool):
         parent[path[-1]] = 2 * old
