@@ -29,6 +29,7 @@ class Side:
     by_ids: bool
     placed: bool  # whether position_ids are given
     typed: bool  # whether token_type_ids are given, where there are any
+    started: bool = False  # whether initial states are given, where they may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class Batch:
             kept = alone.real[side.prefix][0]
             for name, array in alone.inputs.items():
                 if side_of(name, self.sides) is side:
-                    inputs[name] = array[:, kept]
+                    inputs[name] = array if "initial_state" in name else array[:, kept]
         return replace(alone, inputs=inputs, real={p: np.ones((1, int(r.sum())), bool) for p, r in alone.real.items()})
 
     def noise(self, *, wild: bool = False) -> Batch:
@@ -118,6 +119,7 @@ def inputs(draw: st.DrawFn, spec: Spec) -> Batch:
             by_ids=pads and draw(st.booleans()),
             placed=draw(st.integers(0, 3)) == 0,
             typed=draw(st.booleans()),
+            started=draw(st.booleans()),
         )
         sides.append(side)
     chunks = draw(_chunks(sides[-1].length))
@@ -155,6 +157,9 @@ def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...]
             arrays[optional] = random.integers(0, MAX_TIME, (size, side.length))
         if (types := f"{side.prefix}token_type_ids") in ports and side.typed:
             arrays[types] = random.integers(0, int((table and table.token_types) or 1), (size, side.length))
+        for port in spec.signature.inputs:
+            if side.started and port.name.startswith(f"{side.prefix}initial_state."):
+                arrays[port.name] = random.standard_normal((size, *(int(str(axis)) for axis in port.shape[1:])))
         if not side.by_ids and (side.padding != "none" or (pad_id is not None)):
             arrays[f"{side.prefix}attention_mask"] = kept.astype(np.int64)
     return Batch(size, sides, chunks, seed, arrays, real)
@@ -202,7 +207,7 @@ def chunk(batch: Batch, shapes: Mapping[str, Shape], start: int, stop: int, firs
     given: dict[str, Array] = {}
     last = batch.last
     for name, array in batch.inputs.items():
-        if side_of(name, batch.sides) is last:
+        if side_of(name, batch.sides) is last and "initial_state" not in name:
             looks_back = any(PAST in names(size) for size in shapes[name])
             given[name] = array[:, 0 if looks_back else start : stop]
         elif first:

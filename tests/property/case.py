@@ -14,7 +14,7 @@ import torch
 from hypothesis import strategies as st
 from seqspec.backends.onnx.export import export
 from seqspec.backends.torch import module
-from seqspec.graph.dims import Shape, evaluate
+from seqspec.graph.dims import ENCODER_TIME, TIME, Shape, evaluate, names
 from seqspec.graph.interpret import interpret
 from seqspec.graph.signature import Carried
 
@@ -77,7 +77,18 @@ class Case:
         model = model or self.double
         with torch.no_grad():
             out = model(**tensors(inputs, next(model.parameters(), torch.zeros(())).dtype), **state_of(state))
-        return outputs(out), getattr(out, "state", None)
+        return self.named(out), getattr(out, "state", None)
+
+    def named(self, out: Any) -> dict[str, Array]:
+        """A model's outputs under their public names."""
+        found = [v.detach().numpy() for v in out if isinstance(v, torch.Tensor)]
+        return dict(zip([port.name for port in self.spec.signature.outputs], found, strict=True))
+
+    @cached_property
+    def timed(self) -> frozenset[str]:
+        """The outputs that have a vector for every position."""
+        ports = self.spec.signature.outputs
+        return frozenset(p.name for p in ports if len(p.shape) == 3 and {TIME, ENCODER_TIME} & names(p.shape[1]))
 
     def chunk(self, batch: Batch, start: int, stop: int, state: object) -> dict[str, Array]:
         """What a call is given for these positions, after `state` if there is one."""
@@ -114,17 +125,14 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def tensors(inputs: Arrays, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    made = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()}
+    """As PyTorch takes them; `initial_state.0.h` is `initial_state_0_h` there."""
+    made = {name.replace(".", "_"): torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()}
     return {name: x.to(dtype) if x.is_floating_point() else x for name, x in made.items()}
 
 
 def state_of(state: Any) -> dict[str, Any]:
     """A model without a state takes none."""
     return {} if state is None else {"state": state}
-
-
-def outputs(out: Any) -> dict[str, Array]:
-    return {k: v.detach().numpy() for k, v in out._asdict().items() if isinstance(v, torch.Tensor)}
 
 
 class Onnx:
@@ -172,6 +180,9 @@ class Onnx:
         types = {n for n in wanted if n.endswith("token_type_ids")}
         given = {name: array for name, array in feeds.items() if name in wanted}
         given |= {n: np.zeros_like(feeds[n.replace("token_type_ids", "input_ids")]) for n in types - given.keys()}
+        for name in wanted - given.keys():
+            if "initial_state" in name:
+                given[name] = np.zeros((len(next(iter(feeds.values()))), *self.case.shapes[name][1:]), np.float32)
         return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
 
 

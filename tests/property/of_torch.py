@@ -13,7 +13,7 @@ from seqspec.backends.torch import module
 
 from . import batches
 from .batches import Array, Batch
-from .case import Case, outputs, state_of, tensors
+from .case import Case, state_of, tensors
 from .errors import Arrays, finite, same
 from .exempt import no_gradient
 from .rounds import Property
@@ -70,20 +70,21 @@ def chunks_are_the_whole(case: Case) -> float | None:
 def the_future_is_not_seen(case: Case) -> float | None:
     """Other tokens from some position on: not a bit of the outputs before it changes, and no gradient comes from there."""
     cut = case.batch.last.length // 2
-    if not case.spec.facts.causal or case.spec.pooled or not cut:
+    if not case.spec.facts.causal or not case.timed or not cut:
         return None
     side, changed = case.batch.last, dict(case.batch.inputs)
     data = next(n for n in (f"{side.prefix}input_ids", f"{side.prefix}features") if n in changed)
-    changed[data] = np.concatenate([changed[data][:, :cut], changed[data][::-1, cut:][:, ::-1] * (data[-1] == "s")], 1)
+    changed[data] = np.concatenate([changed[data][:, :cut], changed[data][::-1, cut:][:, ::-1] * (data.endswith("ids"))], 1)
     if data.endswith("features"):
         changed[data][:, cut:] += 1.0
     after = case.step(changed, None)[0]
-    worst = same(*({k: v[:, :cut] for k, v in x.items()} for x in (after, case.whole)), 0)
+    worst = same(*({k: v[:, :cut] for k, v in x.items() if k in case.timed} for x in (after, case.whole)), 0)
     if data.endswith("features"):
         given = tensors(case.batch.inputs, torch.float64)
         given[data].requires_grad_()
         out = case.double(**given)
-        sum(v[:, :cut].sum() for v in out if isinstance(v, torch.Tensor)).backward()
+        ports = zip(case.spec.signature.outputs, out, strict=False)
+        sum(v[:, :cut].sum() for port, v in ports if port.name in case.timed).backward()
         gradient = given[data].grad
         assert gradient is None or not gradient[:, cut:].any(), "a gradient comes from the future"
     return worst
@@ -135,7 +136,7 @@ def training_without_dropout_is_inference(case: Case) -> float:
     """With every rate 0 the two modes give equal bits, padded rows included."""
     spec = Spec(_without_dropout(case.spec.data))
     model = module(spec.graph, case.weights).double()
-    trained = {k: v for k, v in outputs(model.train()(**tensors(case.batch.inputs, torch.float64))).items()}
+    trained = case.named(model.train()(**tensors(case.batch.inputs, torch.float64)))
     return same(trained, case.run(case.batch, model.eval()), 0)
 
 
@@ -163,21 +164,21 @@ def spans(batch: Batch, *, empty: bool = True) -> Iterator[tuple[int, int]]:
 
 def told(case: Case, parts: list[dict[str, Array]], whole: Arrays) -> tuple[Arrays, Arrays]:
     """What chunks say together, beside what the whole says. A pooled output is the last chunk's."""
-    if not case.spec.pooled:
-        return {k: np.concatenate([part[k] for part in parts], 1) for k in whole}, whole
-    return parts[-1], whole
+    joined = {k: np.concatenate([part[k] for part in parts], 1) for k in whole if k in case.timed}
+    return parts[-1] | joined, whole
 
 
 def _real(case: Case, values: Arrays) -> dict[str, Array]:
     """Outputs at real tokens; pooled ones as they are."""
     real = case.batch.real[case.batch.last.prefix]
-    return {k: v if case.spec.pooled else v[real] for k, v in values.items()}
+    return {k: v[real] if k in case.timed else v for k, v in values.items()}
 
 
 def _rows(case: Case, values: Arrays, row: int) -> dict[str, Array]:
     """Outputs whose row holds its real tokens only."""
-    real = case.batch.real[case.batch.last.prefix][row]
-    return {k: v if case.spec.pooled else v[:, real] for k, v in values.items()}
+    real, read = (case.batch.real[side.prefix][row] for side in (case.batch.last, case.batch.sides[0]))
+    kept = {k: v[:, real] if k in case.timed else v for k, v in values.items()}
+    return {k: v[:, :, read] if k.startswith("attentions") else v for k, v in kept.items()}
 
 
 def _backward(model: torch.nn.Module, batch: Batch) -> None:

@@ -177,7 +177,11 @@ def blocks(draw: st.DrawFn, width: int, causal: bool, position: Any, must_turn: 
 # ---- recurrent layers --------------------------------------------------------------------------------------------
 
 _own_keys: dict[str, Plain] = {
-    "lstm": {"forget_bias": st.sampled_from([0.0, 1.0, -0.5])},
+    "lstm": {
+        "forget_bias": st.sampled_from([0.0, 1.0, -0.5]),
+        "peepholes": st.booleans(),
+        "projection_size": st.integers(1, 4),
+    },
     "gru": {"reset": st.sampled_from(["before", "after"]), "update": st.sampled_from(["keep", "write"])},
     "rnn": {"activation": st.sampled_from(["tanh", "relu", "sigmoid"])},
 }
@@ -190,7 +194,7 @@ def recurrents(draw: st.DrawFn, hidden_size: int, two_ways: bool, most_layers: i
     own = dict(_own_keys[kind])
     layer: Plain = {"kind": kind, "hidden_size": hidden_size}
     optional = {"bias": st.sampled_from(["none", "single", "double"]), "num_layers": st.integers(1, most_layers)}
-    optional |= {"name": names, "initial_state": st.sampled_from(["zeros", {"kind": "zeros"}])}
+    optional |= {"name": names, "initial_state": st.sampled_from(["zeros", {"kind": "zeros"}, "learned", "given"])}
     layer |= draw(st.fixed_dictionaries({}, optional=optional))
     if layer.get("bias") == "none":
         own.pop("forget_bias", None)
@@ -203,29 +207,47 @@ def recurrents(draw: st.DrawFn, hidden_size: int, two_ways: bool, most_layers: i
     return layer
 
 
-def width_of(layer: Plain) -> int:
-    """Channels that a recurrent layer without `attend` puts out."""
-    doubled = layer.get("bidirectional", False) and layer.get("merge") != "sum"
-    return int(layer["hidden_size"]) * (2 if doubled else 1)
-
-
-attends = st.fixed_dictionaries(
-    {"from": st.just("encoder")},
-    optional={
-        "score": st.just("additive"),
-        "query": st.just("previous"),
-        "d_attention": st.integers(1, 6),
-        "output": st.sampled_from(["hidden", "concat"]),
+linears = _kind(
+    "linear",
+    {
+        "activation": st.sampled_from(["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]),
+        "bias": st.booleans(),
+        "repeat": st.integers(1, 2),
     },
+    size=st.integers(1, 6),
 )
+
+
+def width_of(layer: Plain) -> int:
+    """Channels that a bare layer without `attend` puts out."""
+    if layer["kind"] == "linear":
+        return int(layer["size"])
+    doubled = layer.get("bidirectional", False) and layer.get("merge") != "sum"
+    return int(layer.get("projection_size") or layer["hidden_size"]) * (2 if doubled else 1)
+
+
+@st.composite
+def attends(draw: st.DrawFn, hidden: int, memory: int) -> Plain:
+    """Attention in a step of `hidden` channels over a memory of `memory`."""
+    scores = ["additive", "concat", "general", *(["dot"] if hidden == memory else [])]
+    optional: Plain = {"window": _kind("local_p", size=st.integers(1, 4)), "return_weights": st.booleans()}
+    found = {"from": "encoder", "score": draw(st.sampled_from(scores))}
+    if found["score"] in ("additive", "concat"):
+        optional["d_attention"] = st.integers(1, 6)
+    if draw(st.booleans()):
+        found["query"] = "current"
+        optional |= {"output": st.sampled_from(["tanh", "concat"]), "input_feeding": st.booleans()}
+    else:
+        optional |= {"query": st.just("previous"), "output": st.sampled_from(["hidden", "concat"])}
+    return found | draw(st.fixed_dictionaries({}, optional=optional))
 
 # ---- heads -------------------------------------------------------------------------------------------------------
 
 
 @st.composite
-def heads(draw: st.DrawFn, recurrent_last: bool, vocabulary: bool, tieable: bool) -> Plain | None:
-    """What the last stack allows: `vocabulary`, whether it reads tokens; `tieable`, whether its table has its width."""
-    pools = ["none", "first", "last", "mean", "max", *(["final_state"] if recurrent_last else [])]
+def heads(draw: st.DrawFn, final_state: bool, vocabulary: bool, tieable: bool) -> Plain | None:
+    """What the last stack allows: `final_state`, whether only its state may be read; `vocabulary`, whether it reads tokens; `tieable`, whether its table has its width."""
+    pools = ["none", "first", "last", "mean", "max", *(["final_state"] if final_state else [])]
     pool, few = st.sampled_from(pools), st.integers(1, 4)
     untied = {"bias": st.booleans(), "vocab_size": st.integers(2, 9)}
     wanted = {} if vocabulary else {"vocab_size": untied.pop("vocab_size")}

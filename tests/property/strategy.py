@@ -68,7 +68,7 @@ def specs(draw: st.DrawFn) -> Spec:
     data: Plain = {"seqspec": 1, "name": draw(st.sampled_from(["m", "llama-3.2-1b", "A_b.c", "module"]))}
     if shape == "both":
         data["encoder"] = draw(stacks("encoder"))
-        data["decoder"] = draw(readers(_encoder(data)))
+        data["decoder"] = draw(readers(Spec(dict(data))))
     else:
         data[shape] = draw(stacks(shape))
     if "encoder" in data and "decoder" in data:
@@ -114,11 +114,20 @@ def _mixed(draw: st.DrawFn, causal: bool) -> Plain:
 
 @st.composite
 def _recurrent_layers(draw: st.DrawFn, two_ways: bool) -> tuple[list[Plain], int]:
-    """One or two bare layers, and the channels that they put out."""
+    """One or two recurrent layers and linear ones between, and the channels that they put out."""
     layers = [draw(parts.recurrents(draw(st.integers(1, 6)), two_ways, 2)) for _ in range(draw(st.integers(1, 2)))]
     if draw(st.integers(0, 3)) == 0:
         layers[0]["repeat"] = draw(st.integers(1, 2))
+    layers = _with_linear(draw, layers)
     return layers, parts.width_of(layers[-1])
+
+
+def _with_linear(draw: st.DrawFn, layers: list[Plain]) -> list[Plain]:
+    """The same, perhaps with a linear layer somewhere."""
+    if draw(st.integers(0, 2)):
+        return layers
+    place = draw(st.integers(0, len(layers)))
+    return [*layers[:place], draw(parts.linears), *layers[place:]]
 
 
 def _outside(draw: st.DrawFn, width: int, causal: bool) -> Plain:
@@ -133,7 +142,7 @@ def _around(draw: st.DrawFn, blocks: bool) -> Plain:
         placements = st.sampled_from(["pre", "post", "sandwich"])
         optional |= {"norm": parts.norms, "norm_placement": placements, "bias": st.booleans()}
     else:
-        optional |= {"position": parts.added_positions}
+        optional |= {"position": parts.added_positions, "bias": st.booleans()}
     return draw(st.fixed_dictionaries({}, optional=optional))
 
 
@@ -194,13 +203,8 @@ def _block_layers(draw: st.DrawFn, width: int, causal: bool, source: str | None,
 # ---- a decoder that reads an encoder -----------------------------------------------------------------------------
 
 
-def _encoder(data: Plain) -> Facts:
-    """What a decoder may know of the encoder."""
-    return Spec(data).facts
-
-
 @st.composite
-def readers(draw: st.DrawFn, encoder: Facts) -> Plain:
+def readers(draw: st.DrawFn, encoder: Spec) -> Plain:
     """A decoder with cross-attention, or with recurrent layers that start from the encoder or attend to it."""
     if draw(st.booleans()):
         width = draw(st.integers(2, 16))
@@ -210,29 +214,34 @@ def readers(draw: st.DrawFn, encoder: Facts) -> Plain:
 
 
 @st.composite
-def _reading_layers(draw: st.DrawFn, encoder: Facts) -> list[Plain]:
-    """Recurrent layers, every one of which may have a bridge; one layer may attend."""
-    hidden = draw(st.integers(1, 6))
+def _reading_layers(draw: st.DrawFn, spec: Spec) -> list[Plain]:
+    """Recurrent layers, every one of which may have a bridge; one layer may attend. Some of them reads the encoder."""
+    encoder, hidden = spec.facts, draw(st.integers(1, 6))
     layers = [draw(parts.recurrents(hidden, False, 2)) for _ in range(draw(st.integers(1, 2)))]
     total = sum(layer.get("num_layers", 1) for layer in layers)
     attending = draw(st.booleans())
     if attending:
-        last = layers[-1]
-        total -= last.pop("num_layers", 1) - 1
-        last.pop("dropout", None)
-        last["attend"] = draw(parts.attends)
+        total -= layers[-1].pop("num_layers", 1) - 1
+        layers[-1].pop("dropout", None)
+    # an encoder whose last layers only its outputs would show must have these read
+    read = attending or not list(spec.model.resolved().stacks["encoder"].check_outputs())
     for n, layer in enumerate(layers):
         if (n == 0 and not attending) or draw(st.booleans()):
-            layer["initial_state"] = draw(_bridges(encoder, layers, n, total))
-    return layers
+            layer["initial_state"] = draw(_bridges(encoder, layers, n, total, whole=n == 0 and not read))
+    if attending:
+        layers[-1]["attend"] = draw(parts.attends(parts.width_of(layers[-1]), encoder.width))
+    return _with_linear(draw, layers)
 
 
 @st.composite
-def _bridges(draw: st.DrawFn, encoder: Facts, layers: list[Plain], number: int, total: int) -> Plain:
-    """A bridge for one entry of `layers`, which hold `total` single layers. A copy sets the entry's width."""
-    flat = encoder.source.flat()
+def _bridges(draw: st.DrawFn, encoder: Facts, layers: list[Plain], number: int, total: int, *, whole: bool) -> Plain:
+    """A bridge for one entry of `layers`, which hold `total` single layers. A copy sets the entry's width.
+
+    `whole`: it must read the encoder's outputs.
+    """
+    own, flat = layers[number], encoder.source.flat()
     bridge: Plain = {"kind": "bridge", "from": "encoder"}
-    if not flat or draw(st.integers(0, 3)) == 0:
+    if whole or not flat or draw(st.integers(0, 3)) == 0:
         bridge["state"] = "mean"
         widths = {encoder.source.width}
     else:
@@ -243,15 +252,16 @@ def _bridges(draw: st.DrawFn, encoder: Facts, layers: list[Plain], number: int, 
             direction = draw(st.sampled_from(["both", "forward", "backward"]))
             bridge["direction"] = direction
         first = sum(layer.get("num_layers", 1) for layer in layers[:number])
-        own = flat[first : first + layers[number].get("num_layers", 1)]
-        picked = flat[-1:] if bridge.get("layer") == "last" else own
-        widths = {encoder.source.entries[entry].width(direction) for entry, _ in picked}
+        several = flat[first : first + own.get("num_layers", 1)]
+        picked = flat[-1:] if bridge.get("layer") == "last" else several
+        entries = [encoder.source.entries[entry] for entry, _ in picked]
+        widths = {entry.width(direction, part) for entry in entries for part in range(len(entry.widths))}
     maps = ["linear", "linear_tanh"]
-    if len(widths) == 1 and min(widths) <= 16:
+    if len(widths) == 1 and min(widths) <= 16 and "projection_size" not in own:
         maps.append("copy")
     bridge["map"] = draw(st.sampled_from(maps))
     if bridge["map"] == "copy":
-        layers[number]["hidden_size"] = min(widths)
+        own["hidden_size"] = min(widths)
     return bridge
 
 
@@ -295,4 +305,5 @@ def _head(draw: st.DrawFn, data: Mapping[str, Any]) -> Plain | None:
     model = spec.model.resolved()
     table = model.table(model.last)
     tieable = table is not None and table.d_model == spec.facts.width
-    return draw(parts.heads(spec.facts.last_recurrent, table is not None, tieable))
+    final_state = spec.facts.last_recurrent and not model.stacks[model.last].final_norm
+    return draw(parts.heads(final_state, table is not None, tieable))
