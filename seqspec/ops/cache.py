@@ -58,7 +58,7 @@ class Hold(Op):
     cache: bool = False
 
     def infer(self, x: Value) -> tuple[Type, ...]:
-        return (Type(x.shape, x.dtype),)
+        return (Type(x.shape, x.dtype, x.optional),)
 
     def states(self, x: Value) -> tuple[State, ...]:
         return (State(self.name, x.shape, 0, x.dtype, held=True, cache=self.cache),)

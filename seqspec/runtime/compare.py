@@ -85,7 +85,7 @@ def compare(
     for way in ways:
         worst = dict.fromkeys(shapes, 0.0)
         for name, row, got in _parts(judged, cases.batch(way), shapes):
-            worst[name] = max(worst[name], _apart(got, _one(alone[way.rows[row]], name)))
+            worst[name] = max(worst[name], _apart(got, _one(alone[way.rows[row]], name, got)))
         found += [Difference(name, way.name, worst[name], largest[name]) for name in shapes]
     return found
 
@@ -129,8 +129,10 @@ def _real(array: Array, shape: Shape, batch: Batch, row: int) -> Array:
     return array
 
 
-def _one(answer: Answer, name: str) -> Array:
+def _one(answer: Answer, name: str, got: Array) -> Array:
     outputs, state = answer
+    if name not in outputs and name not in state and got.dtype == bool:
+        return np.ones_like(got)  # a mask that is not there: nothing is padding
     return np.asarray((outputs[name] if name in outputs else state[name])[0])
 
 

@@ -167,12 +167,20 @@ def test_an_input_that_python_could_not_have_is_refused(name: str) -> None:
         source(Graph(m.done(m.add(Linear(4, 4), x, name="proj", hint="y"))))
 
 
-@pytest.mark.parametrize("hint", ["state", "_hidden", "x.y", "class"])
+@pytest.mark.parametrize("hint", ["state", "_hidden", "x-y", "class"])
 def test_an_output_that_a_tuple_could_not_have_is_refused(hint: str) -> None:
     m = Builder("Bad")
     x = m.input("x", (B, T, 4))
     with pytest.raises(SeqspecError):
         source(Graph(m.done(m.add(Linear(4, 4), x, name="proj", hint=hint))))
+
+
+def test_a_dot_in_a_public_name_is_an_underscore_in_python() -> None:
+    m = Builder("Dotted")
+    x = m.input("initial_state.0.h", (B, T, 4))
+    text = source(Graph(m.done(m.add(Linear(4, 4), x, name="proj", hint="attentions.3"))))
+    assert "def forward(self, initial_state_0_h: Tensor) -> Output:" in text
+    assert "    attentions_3: Tensor" in text
 
 
 def test_a_method_leaves_the_names_of_parts_alone() -> None:
