@@ -40,7 +40,10 @@ def recover(manifest: Manifest, graph: Graph, wanted: Collection[str] | None = N
     probe = _Probe(params)
     tensors = [s for s in stored(manifest, graph, probe) if not set(s.sources).isdisjoint(names)]
     values = {name: np.full(_shape(params[name]), np.nan, np.float32) for s in tensors for name in s.sources}
-    maps = [(s, {name: _places(s, name, probe) for name in s.sources}) for s in tensors]
+    for tensor in filter(_is_parameter, tensors):
+        values[tensor.name] = tensor.array.astype(np.float32)
+    derived = [s for s in tensors if not _is_parameter(s)]
+    maps = [(s, {name: _places(s, name, probe) for name in s.sources}) for s in derived]
     for tensor, places in maps:
         _settle(tensor, places, values, shared=False)
     for tensor, places in maps:
@@ -48,7 +51,7 @@ def recover(manifest: Manifest, graph: Graph, wanted: Collection[str] | None = N
     # what no file holds, nothing reads
     found = {name: np.nan_to_num(values.get(name, np.zeros(_shape(params[name]), np.float32))) for name in names}
     probe.arrays = found
-    for tensor in tensors:
+    for tensor in derived:
         if set(tensor.sources) <= found.keys() and not _equal(tensor.lazy.numpy(), tensor.array):
             text = f"the tensor `{tensor.name}` is not what the spec beside it says"
             raise RuntimeFault("SEQ507", text, file=str(manifest.folder))
@@ -96,6 +99,11 @@ class _Probe(Mapping[str, Array]):
         self.read.clear()
         lazy.numpy()
         return tuple(dict.fromkeys(self.read))
+
+
+def _is_parameter(tensor: Stored) -> bool:
+    """Whether the tensor is a parameter as it is; those that are derived have names of their own."""
+    return tensor.sources == (tensor.name,)
 
 
 def _places(tensor: Stored, name: str, probe: _Probe) -> tuple[Array, Array]:

@@ -87,7 +87,7 @@ class Session:
         call = self._call(inputs, state)
         past = self._first(call) if state is None else dict(state)
         feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}
-        outputs = _run(self._last, feeds)
+        outputs = self._run(self._last, feeds)
         return Result({p.name: outputs[p.name] for p in self.outputs}, self._next(call, past, outputs))
 
     def generate(self, ids: Any, **options: Any) -> Array:
@@ -112,7 +112,7 @@ class Session:
     def _first(self, call: Call) -> dict[str, Array]:
         """The state before the first call: empty, what is learned, or what the encoder makes of its inputs."""
         early = next((graph for role, graph in self._graphs.items() if role in ("encoder", "initial")), None)
-        made = {} if early is None else _run(early, call.arrays)
+        made = {} if early is None else self._run(early, call.arrays)
         return {s.past: made[s.present] if s.present in made else self._empty(s, call) for s in self.signature.states}
 
     def _empty(self, state: Carried, call: Call) -> Array:
@@ -125,15 +125,19 @@ class Session:
         mask = {} if call.carried is None else {MASK: call.carried}
         return State(mask | {s.past: past[s.past] if s.held else outputs[s.present] for s in self.signature.states})
 
+    def _run(self, graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        wanted = [o.name for o in graph.get_outputs()]
+        feeds = {i.name: arrays[i.name] for i in graph.get_inputs()}
+        try:
+            if self.dtype.name == "bfloat16":
+                from seqspec.runtime import bfloat16
 
-def _run(graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    wanted = [o.name for o in graph.get_outputs()]
-    feeds = {i.name: arrays[i.name] for i in graph.get_inputs()}
-    try:
-        made = graph.run(wanted, feeds)
-    except Exception as error:  # onnxruntime's classes have no common base
-        raise RuntimeFault("SEQ515", f"onnxruntime stopped: {execution.first_line(error)}") from error
-    return dict(zip(wanted, made, strict=True))
+                made = bfloat16.run(graph, wanted, feeds)
+            else:
+                made = graph.run(wanted, feeds)
+        except Exception as error:  # onnxruntime's classes have no common base
+            raise RuntimeFault("SEQ515", f"onnxruntime stopped: {execution.first_line(error)}") from error
+        return dict(zip(wanted, made, strict=True))
 
 
 def _numpy_name(dtype: str) -> Any:
