@@ -9,8 +9,6 @@ from seqspec.components.base import Context, Count, Findings, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops import masks
-from seqspec.ops.linear_attention import LinearAttention as LinearOp
-from seqspec.ops.time_projection import TimeProjection
 
 
 class LinearAttention(Projected):
@@ -31,6 +29,8 @@ class LinearAttention(Projected):
         yield from self.check_heads(width)
 
     def build(self, g: Builder, x: Value, context: Context) -> Value:
+        from seqspec.ops.linear_attention import LinearAttention as LinearOp  # as in components/rope.py
+
         b = g.child(f"{context.prefix}LinearAttention")
         inner = b.like(x, "x")
         here = context.within(b, "mask").values
@@ -63,6 +63,8 @@ class LowRankAttention(Heads):
         yield from self.check_heads(width)
 
     def build(self, g: Builder, x: Value, context: Context) -> Made:
+        from seqspec.ops.time_projection import TimeProjection  # as in components/rope.py
+
         b = g.child(f"{context.prefix}LowRankAttention")
         inner = b.like(x, "x")
         here = context.within(b, "positions", "mask").values

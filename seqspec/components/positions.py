@@ -11,8 +11,6 @@ from seqspec.components.rope import Rope
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Op
-from seqspec.ops.biases import AlibiBias
-from seqspec.ops.biases import RelativeBias as RelativeBiasOp
 from seqspec.ops.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -52,6 +50,8 @@ class Alibi(Component):
     kind: Literal["alibi"]
 
     def op(self, heads: int, causal: bool) -> Op:
+        from seqspec.ops.biases import AlibiBias  # as in components/rope.py
+
         return AlibiBias(heads)
 
 
@@ -78,6 +78,8 @@ class RelativeBias(Component):
             yield Finding("SEQ106", ("max_distance",), f"{text} of their own")
 
     def op(self, heads: int, causal: bool) -> Op:
+        from seqspec.ops.biases import RelativeBias as RelativeBiasOp
+
         return RelativeBiasOp(heads, self.buckets, self.max_distance, not causal)
 
 

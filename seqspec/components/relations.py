@@ -1,4 +1,7 @@
-"""What the layers of a stack are told about positions and pairs of them, each thing made once for all layers."""
+"""What the layers of a stack are told about positions and pairs of them, each thing made once for all layers.
+
+Ops are imported where they are used, as in `components/rope.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,8 @@ from seqspec.graph.dims import PAST, Shape, Size, dim
 from seqspec.graph.ir import Value
 from seqspec.ops import masks
 from seqspec.ops.base import Op
-from seqspec.ops.biases import AlibiBias, RelativeBias
-from seqspec.ops.places import DocumentIds, DocumentPlaces, Places, PrefixLength, QueryAndKey
 from seqspec.ops.positions import Positions
-from seqspec.ops.rope import RopeTables
 from seqspec.ops.shape import Squeeze
-from seqspec.ops.to_bool import ToBool
-from seqspec.ops.visible import Visible
 
 Declare = Callable[..., Value]
 """(name, shape, optional=True) -> a public input of the stack, int64."""
@@ -45,15 +43,21 @@ class Relations:
     @cached_property
     def pairs(self) -> tuple[Value, Value]:
         """Places on the row, of queries and of keys."""
+        from seqspec.ops.places import Places
+
         return self._apart(self.b.add(Places(self.looks_back), self.data, self.mask), "query key")
 
     @cached_property
     def own_pairs(self) -> tuple[Value, Value]:
         """Places in the documents, of queries and of keys."""
+        from seqspec.ops.places import DocumentPlaces
+
         places = self.b.add(DocumentPlaces(self.looks_back), self.data, self.documents, self.mask)
         return self._apart(places, "own_query own_key")
 
     def _apart(self, row: Value, hint: str) -> tuple[Value, Value]:
+        from seqspec.ops.places import QueryAndKey
+
         query, key = self.b.add_many(QueryAndKey(), row, self.data, hint=hint)
         return query, key
 
@@ -61,16 +65,22 @@ class Relations:
 
     @cached_property
     def documents(self) -> Value:
+        from seqspec.ops.places import DocumentIds
+
         given = self.declare("document_ids", self.data.shape[:2])
         return self.b.add(DocumentIds(self.looks_back), self.data, given, hint="documents")
 
     @cached_property
     def prefix(self) -> Value:
+        from seqspec.ops.places import PrefixLength
+
         given = self.declare("prefix_length", self.data.shape[:1])
         return self.b.add(PrefixLength(self.looks_back), self.data, given, hint="prefix")
 
     def given(self, name: str) -> Value:
         if name not in self._given:
+            from seqspec.ops.to_bool import ToBool
+
             shape: Shape = (*self.data.shape[:2], self._total)
             self._given[name] = self.b.add(ToBool(), self.declare(name, shape, optional=False), hint=name)
         return self._given[name]
@@ -88,6 +98,8 @@ class Relations:
 
     def visible(self, mask: masks.Mask, hint: str) -> Value:
         """[B, 1, T, S] of a mask that is more than a band."""
+        from seqspec.ops.visible import Visible
+
         op = Visible(mask)
         data = [self.documents, *self.own_pairs] if op.has_documents else []
         data += [self.prefix] if op.has_prefix else []
@@ -101,7 +113,7 @@ class Relations:
         for key in (key for a in attentions for key in (a.tables_key, a.mask_key, a.bias_key)):
             if key is None or key in names:
                 continue
-            wanted = _NAMES.get(type(key), "visible")
+            wanted = _NAMES.get(type(key).__name__, "visible")
             count[wanted] += 1
             suffix = f"_{count[wanted]}" if count[wanted] > 1 else ""
             names[key] = tuple(f"{name}{suffix}" for name in wanted.split())
@@ -112,16 +124,16 @@ class Relations:
         self, key: Op | masks.Mask, names: tuple[str, ...], x: Value, positions: Value | None
     ) -> tuple[Value, ...]:
         hint = " ".join(names)
-        match key:
-            case RopeTables():
+        if not isinstance(key, Op):
+            return (self.visible(key, hint),)
+        match type(key).__name__:
+            case "RopeTables":
                 return self.b.add_many(key, positions, x, hint=hint)
-            case AlibiBias():
+            case "AlibiBias":
                 return self.b.add_many(key, *self.pairs, x, hint=hint)
-            case Op():
-                return self.b.add_many(key, *self.pairs, name=f"embed_{hint}", hint=hint)
             case _:
-                return (self.visible(key, hint),)
+                return self.b.add_many(key, *self.pairs, name=f"embed_{hint}", hint=hint)
 
 
-_NAMES: dict[type, str] = {RopeTables: "cos sin", AlibiBias: "alibi", RelativeBias: "relative"}
+_NAMES = {"RopeTables": "cos sin", "AlibiBias": "alibi", "RelativeBias": "relative"}
 Shared = tuple[dict[object, tuple[str, ...]], dict[str, Value]]

@@ -1,17 +1,20 @@
-"""Rotary positions, and how their frequencies change for texts longer than those of training."""
+"""Rotary positions, and how their frequencies change for texts longer than those of training.
+
+Their ops are imported where they are used, so that checking a model without them does not pay for them.
+"""
 
 from __future__ import annotations
 
 from math import log, sqrt
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from seqspec.components.base import Component, Count, Finding, Findings, Positive, Shorthand
-from seqspec.ops import rope_scaling as ops
 from seqspec.ops.base import Op
-from seqspec.ops.rope import Rope as Rotation
-from seqspec.ops.rope import RopeTables
+
+if TYPE_CHECKING:
+    from seqspec.ops import rope_scaling as ops
 
 Factors = Annotated[list[Positive], Field(min_length=1)]
 
@@ -24,6 +27,8 @@ class LinearScaling(Component):
     """How many times longer the text may be than in training."""
 
     def to_op(self) -> ops.Scaling:
+        from seqspec.ops import rope_scaling as ops
+
         return ops.Linear(self.factor)
 
     def check(self, width: int, theta: float) -> Findings:
@@ -44,6 +49,8 @@ class Llama3Scaling(Component):
     """The context length of training."""
 
     def to_op(self) -> ops.Scaling:
+        from seqspec.ops import rope_scaling as ops
+
         return ops.Llama3(self.factor, self.low_freq_factor, self.high_freq_factor, self.original_max_length)
 
     def check(self, width: int, theta: float) -> Findings:
@@ -66,6 +73,8 @@ class DynamicScaling(Component):
     """The context length of training."""
 
     def to_op(self) -> ops.Scaling:
+        from seqspec.ops import rope_scaling as ops
+
         return ops.Dynamic(self.original_max_length, self.factor)
 
     def check(self, width: int, theta: float) -> Findings:
@@ -90,6 +99,8 @@ class YarnScaling(Component):
     """Whether the pairs between which it blends are rounded outwards to whole numbers."""
 
     def to_op(self) -> ops.Scaling:
+        from seqspec.ops import rope_scaling as ops
+
         attention = self.attention_factor or (0.1 * log(self.factor) + 1 if self.factor > 1 else 1.0)
         length, fast, slow = self.original_max_length, self.beta_fast, self.beta_slow
         return ops.Yarn(self.factor, length, fast, slow, self.truncate, attention)
@@ -121,6 +132,8 @@ class LongRopeScaling(Component):
     """What cosines and sines are multiplied with, in the place of `factor`; 1 without either."""
 
     def to_op(self) -> ops.Scaling:
+        from seqspec.ops import rope_scaling as ops
+
         attention = self.attention_factor or 1.0
         if self.factor is not None and self.factor > 1:
             attention = sqrt(1 + log(self.factor) / log(self.original_max_length))
@@ -177,7 +190,11 @@ class Rope(Component):
             yield from (f.under("scaling") for f in found)
 
     def tables(self, head_dim: int) -> Op:
+        from seqspec.ops.rope import RopeTables
+
         return RopeTables(self.width(head_dim), self.theta, self.scaling.to_op() if self.scaling else None)
 
     def rotation(self, head_dim: int) -> Op:
+        from seqspec.ops.rope import Rope as Rotation
+
         return Rotation(self.layout, self.width(head_dim))

@@ -31,7 +31,6 @@ WITHOUT = {
     "SEQ235": "a placement alone takes the default norm",
     "SEQ236": "experts",
     "SEQ237": "`given` masks",
-    "SEQ238": "dynamic scaling",
     "SEQ239": "no part needs it yet: sinusoidal tables take odd widths",
 }
 GRU = {"kind": "gru", "hidden_size": 16}

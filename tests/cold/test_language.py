@@ -102,6 +102,10 @@ def changed(annotation: Any, value: Any) -> Iterator[Any]:
             yield "another"
         elif isinstance(value, list):
             yield from (value[:-1], [*value, value[-1]])
+            if all(isinstance(item, int | float) for item in value):
+                yield [2 * item for item in value]
+            if value and isinstance(value[0], int | float):
+                yield [2 * value[0], *value[1:]]
     for kind, cls in kinds(leaves(annotation)).items():
         others = [name for name, field in fields(cls).items() if field.is_required() and name != "kind"]
         if not others and value != kind:

@@ -300,11 +300,11 @@ MEANING: dict[str, Code] = {
     "SEQ238": Code(
         "cache-not-equivalent",
         "Running in steps differs from running at once.",
-        "Dynamic rotary scaling changes with the length, so a cache filled before the switch "
+        "The rotary scalings `dynamic` and `longrope` change with the length, so a cache filled before the switch "
         "holds keys turned by other angles. The numbers differ by construction past that "
         "length.",
-        bad="scaling: {kind: dynamic, factor: 4}",
-        good="scaling: {kind: linear, factor: 4}",
+        bad="position: {kind: rope, scaling: {kind: dynamic, factor: 4, original_max_length: 2048}}",
+        good="position: {kind: rope, scaling: {kind: linear, factor: 4}}",
         severity="warning",
     ),
     "SEQ239": Code(
