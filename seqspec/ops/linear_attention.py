@@ -58,10 +58,7 @@ def causal_linear_attention(q, k, v, real=None, kv_sum=None, key_sum=None, chunk
     count = -(-length // chunk)
     q, k, v = (F.pad(x, (0, 0, 0, count * chunk - length)).unflatten(-2, (count, chunk)) for x in (q, k, v))
     sums = k.transpose(-1, -2) @ v
-    if kv_sum is None:
-        start = torch.zeros_like(sums.sum(2))
-    else:
-        start = torch.cat([kv_sum, key_sum[..., None]], -1)
+    start = torch.zeros_like(sums.sum(2)) if kv_sum is None else torch.cat([kv_sum, key_sum[..., None]], -1)
     sums = torch.cat([start[:, :, None], sums], 2).cumsum(2)
     k, v, before, last = k[:, :, None], v[:, :, None], sums[:, :, None, :-1], sums[:, :, -1]
     y = q @ before + (q @ k.transpose(-1, -2)).tril() @ v

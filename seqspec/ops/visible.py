@@ -49,28 +49,32 @@ def with_token(query, key, tokens):
 ''',
 )
 
+_DRAWN = Helper(
+    "drawn_block",
+    f'''
+def drawn_block(number, near, first, part, parts, factors):
+    """The block that each draws among those before it, first and near ones left out: one of a part of them, or -1."""
+    a, b, c = factors
+    free = (number - near - first).clamp(min=0)
+    low, high = first + free * part // parts, first + free * (part + 1) // parts
+    hashed = (((a * number + b) % {PRIME}) ** 2 + c) % {PRIME}
+    return torch.where(high > low, low + hashed**2 % {PRIME} % (high - low).clamp(min=1), -1)
+''',
+)
+
 _BLOCKS = Helper(
     "block_sparse",
-    f'''
-def block_sparse(query, key, block, reach, first, draws):
-    """Blocks up to `reach` apart, the `first` ones with all, and each with one block before it in a draw.
-
-    Draw n of N takes one of the n-th part of the blocks that are neither first nor near, by a hash of the number.
-    """
-    query, key = query.clamp(min=0) // block, key.clamp(min=0) // block
-    seen = ((query - key).abs() <= reach) | (query < first) | (key < first)
-    for n, (a, b, c) in enumerate(draws):
-
-        def drawn(number):
-            free = (number - reach - first).clamp(min=0)
-            low, high = first + free * n // len(draws), first + free * (n + 1) // len(draws)
-            once = (a * number + b) % {PRIME}
-            hashed = ((once * once + c) % {PRIME}) ** 2 % {PRIME}
-            return torch.where(high > low, low + hashed % (high - low).clamp(min=1), -1)
-
-        seen = seen | (drawn(query) == key) | (drawn(key) == query)
+    '''
+def block_sparse(query, key, size, near, first, draws):
+    """Blocks up to `near` apart, the `first` ones with all, and each with one of those before it in every draw."""
+    query, key = query.clamp(min=0) // size, key.clamp(min=0) // size
+    seen = ((query - key).abs() <= near) | (query < first) | (key < first)
+    for part, factors in enumerate(draws):
+        seen = seen | (drawn_block(query, near, first, part, len(draws), factors) == key)
+        seen = seen | (drawn_block(key, near, first, part, len(draws), factors) == query)
     return seen
 ''',
+    (_DRAWN,),
 )
 
 _DOCUMENT = Helper(

@@ -1,0 +1,257 @@
+"""AlibiDecoder, written by seqspec.
+
+Sizes: B batch, T time, S time with the past.
+"""
+
+import functools
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+def append(past, x):
+    """Joins x[B, G, T, d] to what came before it, if anything did."""
+    return x if past is None else torch.cat([past, x], 2)
+
+
+def visible_keys(q, k, real, left, right):
+    """The keys that each query sees, [B or 1, 1, T, S]: real ones, from `left` before it to `right` after.
+
+    Query i sits at key S - T + i. Distances count real tokens, so that padding anywhere changes nothing.
+    """
+    queries, keys = q.size(2), k.size(2)
+    place = torch.arange(keys, device=q.device)[None] if real is None else real.cumsum(1) - 1
+    key, query = place[:, None, :], place[:, keys - queries :, None]
+    visible = torch.ones_like(key, dtype=torch.bool) if real is None else real[:, None, :]
+    if left is not None:
+        visible = visible & (key >= query - left)
+    if right is not None:
+        visible = visible & (key <= query + right)
+    return visible[:, None]
+
+
+def attend_visible(q, k, v, visible, bias=None, scale=None, dropout=0.0):
+    """softmax(q kᵀ · scale + bias) v over the visible keys [B or 1, 1, T, S].
+
+    q[B, H, T, d], k[B, G, S, d], v[B, G, S, e], bias[B or 1, H, T, S] -> [B, H, T, e]
+    """
+    mask = visible if bias is None else bias.masked_fill(~visible, -torch.inf)
+    gqa = q.size(1) != k.size(1)
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=gqa)
+
+
+def padding_mask(x, given, own, past=None, past_length=0):
+    """mask[B, P + T], True = real, or None where nothing says that anything is padding.
+
+    `given` covers past and chunk, or the chunk alone; where it is None, `own`, what the chunk says of itself, counts.
+    A side of which nothing is known is real.
+    """
+    batch, length = x.shape[:2]
+    if given is not None:
+        if given.is_floating_point():
+            raise TypeError("attention_mask is 1 for real tokens and 0 for padding: booleans or integers, not floats")
+        if given.shape not in ((batch, length), (batch, past_length + length)):
+            shape = [batch, length]
+            raise ValueError(f"attention_mask is {list(given.shape)}, the input {shape} after a past of {past_length}")
+    mask = own if given is None else given.bool()
+    if mask is None and past is None:
+        return None
+    if mask is None:
+        mask = past.new_ones(batch, length)
+    if mask.size(1) == past_length + length:
+        return mask
+    return torch.cat([mask.new_ones(batch, past_length) if past is None else past, mask], 1)
+
+
+def token_places(x, mask, past_length=0):
+    """Places [B or 1, S] of all tokens, the past's included, counting real ones from 0."""
+    if mask is None:
+        return torch.arange(past_length + x.size(1), device=x.device)[None]
+    return mask.cumsum(1) - 1
+
+
+def query_and_key(row, x):
+    """row[B, S] -> its last T entries [B, 1, T, 1] for queries, all [B, 1, 1, S] for keys; T is the length of x."""
+    return row[:, None, row.size(1) - x.size(1) :, None], row[:, None, None]
+
+
+def alibi_bias(query, key, slopes, dtype):
+    """-slope · |key - query| for each head's slope: query [B, 1, T, 1], key [B, 1, 1, S] -> [B, H, T, S]."""
+    slopes = torch.tensor(slopes, dtype=torch.float64, device=key.device)[:, None, None]
+    return (-slopes * (key - query).abs()).to(dtype)
+
+
+def recomputed(layers):
+    """The layers, with what they compute inside worked out again in the backward pass instead of kept."""
+    return [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
+
+
+class Attention(nn.Module):
+    """x[B, T, 768], alibi[B, 12, T, S], mask[B, S]? -> [B, T, 768]"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(768, 768)
+        self.k_proj = nn.Linear(768, 768)
+        self.v_proj = nn.Linear(768, 768)
+        self.o_proj = nn.Linear(768, 768)
+
+    def forward(
+        self, x: Tensor, alibi: Tensor, mask: Tensor | None = None, past: tuple | None = None
+    ) -> tuple[Tensor, tuple]:
+        past_key, past_value = past or (None, None)
+        q = self.q_proj(x).unflatten(-1, (12, 64)).transpose(1, 2)  # [B, 12, T, 64]
+        k = self.k_proj(x).unflatten(-1, (12, 64)).transpose(1, 2)  # [B, 12, T, 64]
+        v = self.v_proj(x).unflatten(-1, (12, 64)).transpose(1, 2)  # [B, 12, T, 64]
+        k = append(past_key, k)  # [B, 12, S, 64]
+        v = append(past_value, v)  # [B, 12, S, 64]
+        y = attend_visible(q, k, v, visible_keys(q, k, mask, None, 0), bias=alibi)  # [B, 12, T, 64]
+        return self.o_proj(y.transpose(1, 2).flatten(2)), (k, v)
+
+
+class FeedForward(nn.Module):
+    """x[B, T, 768] -> [B, T, 768]"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up_proj = nn.Linear(768, 3072)
+        self.down_proj = nn.Linear(3072, 768)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.gelu(self.up_proj(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    """x[B, T, 768], alibi[B, 12, T, S], mask[B, S]? -> [B, T, 768]"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(768, eps=1e-05)
+        self.attention = Attention()
+        self.ffn_norm = nn.LayerNorm(768, eps=1e-05)
+        self.ffn = FeedForward()
+
+    def forward(
+        self, x: Tensor, alibi: Tensor, mask: Tensor | None = None, past: tuple | None = None
+    ) -> tuple[Tensor, tuple]:
+        y, present = self.attention(self.attention_norm(x), alibi, mask, past)  # [B, T, 768]
+        x = x + y  # [B, T, 768]
+        x = x + self.ffn(self.ffn_norm(x))  # [B, T, 768]
+        return x, present
+
+
+class Decoder(nn.Module):
+    """input_ids[B, T], attention_mask[B, S]? -> [B, T, 768]"""
+
+    def __init__(self, checkpoint: bool = False) -> None:
+        super().__init__()
+        self.checkpoint = checkpoint
+        self.embed_tokens = nn.Embedding(50257, 768)
+        self.layers = nn.ModuleList(Block() for _ in range(12))
+        self.final_norm = nn.LayerNorm(768, eps=1e-05)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, past: tuple | None = None
+    ) -> tuple[Tensor, tuple]:
+        past_attention_mask, past_layers = past or (None, None)
+        past_length = 0 if past is None else past_layers[0][0].shape[2]
+        mask = padding_mask(input_ids, attention_mask, None, past_attention_mask, past_length)  # [B, S]
+        x = self.embed_tokens(input_ids)  # [B, T, 768]
+        query, key = query_and_key(token_places(input_ids, mask, past_length), input_ids)  # [B, 1, T, 1], [B, 1, 1, S]
+        alibi = alibi_bias(
+            query,
+            key,
+            [
+                0.5,
+                0.25,
+                0.125,
+                0.0625,
+                0.03125,
+                0.015625,
+                0.0078125,
+                0.00390625,
+                0.7071067811865476,
+                0.3535533905932738,
+                0.1767766952966369,
+                0.08838834764831845,
+            ],
+            x.dtype,
+        )  # [B, 12, T, S]
+        layers = recomputed(self.layers) if self.checkpoint else self.layers
+        presents = []
+        for layer, layer_past in zip(layers, past_layers or [None] * 12, strict=True):
+            x, present = layer(x, alibi, mask, layer_past)  # [B, T, 768]
+            presents.append(present)
+        return self.final_norm(x), (mask, presents)
+
+
+STATE = ("past_state.attention_mask", [(f"past_key_values.{n}.key", f"past_key_values.{n}.value") for n in range(12)])
+
+
+def nest(names, state):
+    """The tensors of `state`, nested as `names` are; None for a name it does not have."""
+    return state.get(names) if isinstance(names, str) else [nest(inner, state) for inner in names]
+
+
+def flatten(names, present):
+    """The way back: {name: tensor}, without the tensors that are None."""
+    if isinstance(names, str):
+        return {} if present is None else {names: present}
+    return {k: x for inner, part in zip(names, present, strict=True) for k, x in flatten(inner, part).items()}
+
+
+def past_from(state):
+    """The tensors of `state`, nested as STATE is; None where there is no state yet."""
+    if state is None:
+        return None
+    unknown = sorted(state.keys() - flatten(STATE, STATE).keys())
+    if unknown:
+        raise KeyError(f"the model has no state called {', '.join(unknown)}")
+    return nest(STATE, state)
+
+
+class State(dict):
+    """What one call leaves for the next: tensors by name, batch first. Pass it back as `state`."""
+
+    def detach(self) -> "State":
+        """Cut off from the gradient, for truncated backpropagation through time."""
+        return State({name: x.detach() for name, x in self.items()})
+
+    def reorder(self, rows: Tensor) -> "State":
+        """The given rows of the batch, as a beam search picks them."""
+        return State({name: x.index_select(0, rows) for name, x in self.items()})
+
+
+# lets torch.export and torch.func see the tensors
+torch.utils._pytree.register_pytree_node(
+    State,
+    lambda state: (list(state.values()), list(state)),
+    lambda tensors, keys: State(zip(keys, tensors, strict=True)),
+    serialized_type_name=f"{__name__}.State",
+)
+
+
+class Output(NamedTuple):
+    """What the model returns."""
+
+    logits: Tensor
+    state: State
+
+
+class AlibiDecoder(nn.Module):
+    """input_ids[B, T], attention_mask[B, S]? -> logits[B, T, 50257]"""
+
+    def __init__(self, checkpoint: bool = False) -> None:
+        super().__init__()
+        self.decoder = Decoder(checkpoint)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, state: dict[str, Tensor] | None = None
+    ) -> Output:
+        past = past_from(state)
+        x, present = self.decoder(input_ids, attention_mask, past)  # [B, T, 768]
+        logits = F.linear(x, self.decoder.embed_tokens.weight)  # [B, T, 50257]
+        return Output(logits, State(flatten(STATE, present)))
