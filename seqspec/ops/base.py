@@ -158,9 +158,8 @@ class Data:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in vars(self):
+        if self.__dict__.setdefault(name, value) is not value:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
-        object.__setattr__(self, name, value)
 
 
 class Op(Data, ABC):

@@ -7,6 +7,7 @@ positions, which start anew in each document where a mask has `Documents`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from seqspec.ops.base import Data, primitive
 
@@ -110,6 +111,7 @@ EVERYTHING = Band()
 CAUSAL = Band(None, 0)
 
 
+@lru_cache(maxsize=256)  # asked for again and again of a few masks
 def normalise(mask: Mask) -> Mask:
     """The same pairs, said shortly: nested unions and intersections of one sort flattened, the bands in each one band.
 
