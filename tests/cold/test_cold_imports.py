@@ -111,6 +111,7 @@ def seconds(arguments: list[str], folder: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.skipif(os.getloadavg()[0] > (os.cpu_count() or 1), reason="a busy machine measures itself")
 def test_a_check_costs_half_as_much_again_as_its_libraries(tmp_path: Path) -> None:
     """Alternately, so that what else the machine does falls on both; the minimum of seven."""
     spec = tmp_path / "long.yaml"
