@@ -22,7 +22,7 @@ from seqspec.spec.model import Model
 if TYPE_CHECKING:
     from torch import nn
 
-    from seqspec.passes.pipeline import Target
+    from seqspec.passes.forms import Target
     from seqspec.runtime.compare import Verification
 
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from seqspec.graph.dims import Shape
 
-DType = Literal["float", "float32", "int64", "bool"]
+DType = Literal["float", "float32", "int64", "int32", "bool"]
 """`float` is the dtype the model computes in; `float32` stays float32 whatever that is."""
 
 

@@ -142,12 +142,14 @@ def _grown(shape: Shape) -> Shape:
 
 
 def bodies_carry_nothing(graph: Graph) -> Iterator[str]:
-    """What a loop runs has no state of its own: its carried values are the loop's."""
+    """What an op runs inside has no state but the op's own."""
     for region in graph.regions():
         for node in _nodes(region):
+            own = {state.name for state in node.op.states(*node.inputs)}
             for body in node.op.bodies():
-                if body.states:
-                    yield f"{body.name}: the body of a loop carries {body.states[0].name}"
+                carried = [state.name for state in body.states if state.name not in own]
+                if carried:
+                    yield f"{body.name}: the body of a loop carries {carried[0]}"
 
 
 def no_calls(graph: Graph) -> Iterator[str]:

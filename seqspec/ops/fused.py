@@ -8,7 +8,7 @@ from typing import Any
 
 from seqspec.graph.dims import Size
 from seqspec.graph.interpret import interpret
-from seqspec.graph.ir import Node, Param, Region, Value
+from seqspec.graph.ir import Node, Param, Region, State, Value, join
 from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Weights, primitive
 
 Attribute = int | float | str
@@ -16,13 +16,16 @@ Attribute = int | float | str
 
 @primitive
 class FusedOp(Op):
-    """inputs of `body` -> outputs of `body`, by the kernel `domain`.`op_type`.
+    """inputs of `body` -> outputs of `body`, by the kernel `domain`.`op_type`; the body's states are its own.
 
     The node that is written takes the inputs and then `parameters`, by leaf name; output k of the body is number
-    `slots[k]` of its `count` outputs. Beside it goes a function of the same name made from the body in plain opset 23:
+    `slots[k]` of its `count` outputs. Beside it goes a function of the same name in plain opset 23, made from the body:
     onnxruntime takes the kernel, any other runtime the function. `body` is flat and its names are relative to the
     node, so that equal fusions are one region and one function. It is never printed as PyTorch text: `passes.expand`
     puts the nodes back.
+
+    A kernel that takes other inputs overrides `formals`, `feeds` and `function`; one that cannot run on all values says
+    which by `condition`, and the body runs where that is false.
     """
 
     op_type: str
@@ -40,6 +43,17 @@ class FusedOp(Op):
     def params(self) -> tuple[Param, ...]:
         return self.body.params
 
+    def states(self, *inputs: Value) -> tuple[State, ...]:
+        if not self.body.states:
+            return ()
+        known, outputs = self._typed(inputs), list(self._outputs())
+        found = []
+        for node in self._nodes():
+            for state in node.op.states(*(v and known[v.name] for v in node.inputs)):
+                present = outputs.index(node.outputs[state.output].name)
+                found.append(replace(state, name=join(node.name, state.name), output=present))
+        return tuple(found)
+
     def bodies(self) -> Iterator[Region]:
         yield self.body
 
@@ -51,14 +65,40 @@ class FusedOp(Op):
         return total
 
     def reference(self, np: Any, weights: Weights, *inputs: Array) -> tuple[Array, ...]:
-        outputs, _ = interpret(self.body, np, weights, inputs)
+        count = len(self.body.inputs)
+        past = dict(zip((s.name for s in self.body.states), inputs[count:], strict=True))
+        outputs, _ = interpret(self.body, np, weights, inputs[:count], past)
         return outputs
 
     def torch(self, t: TorchWriter, *inputs: Expr) -> Expr:
         raise AssertionError("PyTorch text is made from the graph as it was built, which has no fused op")
 
     def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
-        return tuple(o.contributed(self, inputs))
+        count = len(self.body.inputs)
+        return tuple(o.contributed(self, inputs[:count], inputs[count:]))
+
+    # how the kernel is called, and what that means
+
+    @property
+    def formals(self) -> tuple[str, ...]:
+        """The names of the function's inputs, in the kernel's order."""
+        return (*(v.name for v in self.body.inputs), *self.parameters)
+
+    def feeds(self, o: OnnxWriter, args: Sequence[Any], pasts: Sequence[Any]) -> tuple[Any, ...]:
+        """What the kernel's node takes; None is an absent input."""
+        return (*args, *map(o.param, self.parameters))
+
+    def function(self, o: OnnxWriter, *inputs: Any) -> Sequence[Any]:
+        """The body's outputs from what the kernel takes, in plain opset 23."""
+        return o.region(self.body, inputs[: len(self.body.inputs)], ())
+
+    def condition(self, o: OnnxWriter, args: Sequence[Any]) -> Any | None:
+        """A bool [] that says at run time whether the kernel gives the body's outputs; None: it always does."""
+        return None
+
+    def otherwise(self, o: OnnxWriter, args: Sequence[Any], pasts: Sequence[Any]) -> Sequence[Any]:
+        """The outputs where `condition` is false."""
+        return o.region(self.body, args, pasts)
 
     def _typed(self, inputs: Sequence[Value]) -> dict[str, Value]:
         """Every value of the body, with the types that follow from these inputs."""

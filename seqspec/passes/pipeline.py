@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Literal
 
 from seqspec.graph.ir import Graph
 from seqspec.passes.bind import bind
 from seqspec.passes.drop_dead import drop_dead
 from seqspec.passes.drop_dropout import drop_dropout
+from seqspec.passes.forms import Target
+from seqspec.passes.fuse_attention import fuse_attention
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
 from seqspec.passes.initial import learned
 from seqspec.passes.inline import inline
 from seqspec.passes.split import split
 
 Pass = Callable[[Graph], Graph]
-Target = Literal["cpu", "cuda", "portable"]
 
 _INFERENCE: tuple[Pass, ...] = (inline, drop_dropout, bind, drop_dead)
-_FUSIONS: dict[Target, tuple[Pass, ...]] = {"cpu": (fuse_skip_norm,), "cuda": (fuse_skip_norm,), "portable": ()}
 
 
 def inference(graph: Graph) -> Graph:
@@ -37,9 +36,11 @@ def parts(flat: Graph) -> dict[str, Graph]:
     return dict(zip(("initial", "model"), split(flat), strict=True)) if learned(flat.root) else {"model": flat}
 
 
-def fused(flat: Graph, target: Target) -> Graph:
-    """With the kernels that `target` has and ONNX lacks."""
-    return _run(flat, _FUSIONS[target])
+def fused(flat: Graph, target: Target, dtype: str = "float32") -> Graph:
+    """With the kernels that `target` has for this dtype and ONNX lacks."""
+    if target == "portable":
+        return flat
+    return fuse_skip_norm(fuse_attention(flat, target, dtype))
 
 
 def _run(graph: Graph, passes: Iterable[Pass]) -> Graph:

@@ -31,6 +31,7 @@ from seqspec.passes.bind import bind
 from seqspec.passes.drop_dead import drop_dead
 from seqspec.passes.drop_dropout import drop_dropout
 from seqspec.passes.expand import expand
+from seqspec.passes.fuse_attention import fuse_attention
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
 from seqspec.passes.inline import inline
 from seqspec.passes.pipeline import fused, inference, parts
@@ -42,18 +43,18 @@ B, T, S, E = dim(BATCH), dim(TIME), dim(PAST) + dim(TIME), dim(ENCODER_TIME)
 WIDTH = 8
 
 
-def attention(parent: Builder, dropout: float = 0.0) -> Any:
-    """x, mask -> causal attention of two heads."""
+def attention(parent: Builder, dropout: float = 0.0, width: int = 4) -> Any:
+    """x, mask -> causal attention of two heads of this width."""
     b = parent.child("Attention")
     x, mask = b.input("x", (B, T, WIDTH)), b.input("mask", (B, S), "bool", optional=True)
     q, k, v = (
-        b.add(SplitHeads(2, 4), b.add(Linear(WIDTH, WIDTH, bias=False), x, name=f"{n}_proj")) for n in "qkv"
+        b.add(SplitHeads(2, width), b.add(Linear(WIDTH, 2 * width, bias=False), x, name=f"{n}_proj")) for n in "qkv"
     )
     y = b.add(Attention(CAUSAL, dropout=dropout), q, b.add(Append("key"), k), b.add(Append("value"), v), mask)
-    return b.done(b.add(Linear(WIDTH, WIDTH), b.add(MergeHeads(), y), name="o_proj"))
+    return b.done(b.add(Linear(2 * width, WIDTH), b.add(MergeHeads(), y), name="o_proj"))
 
 
-def decoder(layers: int = 2) -> Graph:
+def decoder(layers: int = 2, width: int = 4) -> Graph:
     """Ids -> logits, pre-norm, with dropout, positions, and the table tied to the head."""
     root = Builder("Tiny")
     ids = root.input("input_ids", (B, T), "int64")
@@ -66,7 +67,7 @@ def decoder(layers: int = 2) -> Graph:
     for index in range(layers):
         b = root.child("Block")
         h, inner_mask = b.like(x, "x"), b.like(mask, "mask")
-        y = b.call(attention(b, 0.1), "attention", b.add(RMSNorm(WIDTH), h, name="attention_norm"), inner_mask)
+        y = b.call(attention(b, 0.1, width), "attention", b.add(RMSNorm(WIDTH), h, name="attention_norm"), inner_mask)
         h = b.add(Add(), h, b.add(Dropout(0.1), y))
         x = root.call(b.done(h), f"layers.{index}", x, mask)
     x = root.add(LayerNorm(WIDTH), x, name="final_norm")
@@ -107,6 +108,7 @@ PASSES: dict[str, tuple[Callable[[], Graph], Callable[[Graph], Graph], Stage]] =
     "bind": (lambda: drop_dropout(flat_decoder()), bind, "inference"),
     "drop_dead": (lambda: bare(translator()), drop_dead, "inference"),
     "fuse_skip_norm": (lambda: bare(decoder(2)), fuse_skip_norm, "part"),
+    "fuse_attention": (lambda: bare(decoder(2, 8)), lambda g: fuse_attention(g, "cpu", "float32"), "part"),
     "split_encoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[0], "part"),
     "split_decoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[1], "part"),
 }

@@ -56,6 +56,41 @@ SPECS = {
           norm_placement: pre
           layers: [{{repeat: 2, block: {BLOCK}}}]
         head: {{kind: lm, tied: true}}""",
+    "mistral": """
+        decoder:
+          input: {kind: tokens, vocab_size: 61, pad_id: 0}
+          d_model: 24
+          position: {kind: rope, theta: 10000, layout: interleaved, fraction: 0.5}
+          norm: rmsnorm
+          norm_placement: pre
+          blocks:
+            local:
+              - kind: attention
+                heads: 4
+                kv_heads: 2
+                head_dim: 32
+                mask: {all: [causal, {kind: window, size: 3}]}
+                bias: {query: true, key: false, value: true, output: false}
+              - {kind: ffn, d_ff: 40, activation: silu, gated: true}
+            global:
+              - {kind: attention, heads: 4, kv_heads: 1, head_dim: 16, position: none, softcap: 2.5, scale: 0.4}
+              - {kind: ffn, d_ff: 40, activation: gelu}
+          layers: [{repeat: 2, pattern: [local, local, global]}]
+        head: {kind: lm}""",
+    "grouped": """
+        decoder:
+          input: {kind: tokens, vocab_size: 61}
+          d_model: 32
+          bias: false
+          position: {kind: rope, theta: 10000}
+          norm: rmsnorm
+          norm_placement: pre
+          layers:
+            - repeat: 3
+              block:
+                - {kind: attention, heads: 4, kv_heads: 2, head_dim: 16}
+                - {kind: ffn, d_ff: 40, activation: silu, gated: true}
+        head: {kind: lm}""",
     "bert": """
         encoder:
           input: {kind: tokens, vocab_size: 50, pad_id: 0, token_types: 2, norm: {kind: layernorm, eps: 1.0e-12}}
@@ -88,7 +123,7 @@ SPECS = {
         head: {kind: lm}""",
 }
 SPLIT = {"transformer", "bahdanau"}
-STATEFUL = ("gru", "lstm_lm", "gpt", "llama", "transformer", "bahdanau")
+STATEFUL = ("gru", "lstm_lm", "gpt", "llama", "mistral", "grouped", "transformer", "bahdanau")
 # True is real: padding on the right, on the left, in the middle, none
 MASK = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 0, 1, 0, 1, 1], [1, 1, 1, 1, 1, 1, 1]])
 

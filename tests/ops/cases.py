@@ -21,6 +21,7 @@ from seqspec.ops.masks import CAUSAL, EVERYTHING, AllOf, AnyOf, Band
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
 from seqspec.ops.optional import OrZeros
+from seqspec.ops.packed import PackedLinear, Part, Split
 from seqspec.ops.padding import Padding, ZeroPadding
 from seqspec.ops.pool import Pool
 from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
@@ -72,6 +73,9 @@ def simple() -> Iterator[Row]:
     yield Row("zero", Normalize(), (Input((B, T, 6), X.array * [[[1]], [[0]], [[1]]]),), SIZES)
     yield Row("table", TiedLinear(), (X, real((7, 6), 7, 6)), SIZES)
     yield Row("first", PartLinear(6, 3, 5), (X,), SIZES)
+    yield Row("three", PackedLinear(6, (Part("a", 4, True), Part("b", 1, False), Part("c", 3, True))), (X,), SIZES)
+    yield Row("without-bias", PackedLinear(6, (Part("a", 4, False), Part("b", 4, False))), (X,), SIZES)
+    yield Row("uneven", Split((3, 1, 2)), (X,), SIZES)
     yield Row("behind", TiedPartLinear(3), (X, real((7, 9), 7, 9)), SIZES)
     for kind in ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"):
         yield Row(kind, Unary(kind), (X,), SIZES)

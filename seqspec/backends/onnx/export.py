@@ -17,7 +17,8 @@ from seqspec.backends.onnx.tensors import Tensors
 from seqspec.backends.onnx.types import check_dtype
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
-from seqspec.passes.pipeline import Target, fused, inference, parts
+from seqspec.passes.forms import Target
+from seqspec.passes.pipeline import fused, inference, parts
 
 Weights = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ def model(
 ) -> ir.Model:
     """One graph in one piece, as a model whose weights are read when it is written."""
     flat = inference(graph)
-    return _lower(flat, {"model": fused(flat, target)}, _tensors(graph, weights, dtype, seed))["model"]
+    return _lower(flat, {"model": fused(flat, target, dtype)}, _tensors(graph, weights, dtype, seed))["model"]
 
 
 def export(
@@ -35,7 +36,7 @@ def export(
 ) -> dict[str, ir.Model]:
     """A model for each file: `model`, or `encoder` and `decoder`, which share the tensors they have in common."""
     flat = inference(graph)
-    return _lower(flat, _roles(flat, target), _tensors(graph, weights, dtype, seed))
+    return _lower(flat, _roles(flat, target, dtype), _tensors(graph, weights, dtype, seed))
 
 
 def write_directory(
@@ -60,7 +61,7 @@ def write_directory(
     refuse_if_too_large(graph, dtype, path)
     tensors = _tensors(graph, weights, dtype, seed)
     flat = inference(graph)
-    roles = _roles(flat, target)
+    roles = _roles(flat, target, dtype)
     models = _lower(flat, roles, tensors)
     described = manifest(graph, flat, roles, target=target, dtype=dtype, inputs=inputs or {})
     with replacing(path) as folder:
@@ -73,8 +74,8 @@ def write_directory(
             check(folder)
 
 
-def _roles(flat: Graph, target: Target) -> dict[str, Graph]:
-    return {role: fused(part, target) for role, part in parts(flat).items()}
+def _roles(flat: Graph, target: Target, dtype: str) -> dict[str, Graph]:
+    return {role: fused(part, target, dtype) for role, part in parts(flat).items()}
 
 
 def _lower(flat: Graph, roles: Mapping[str, Graph], tensors: Tensors) -> dict[str, ir.Model]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -14,6 +14,9 @@ from seqspec.backends.onnx.writer import Writer
 from seqspec.graph.dims import Shape
 from seqspec.ops.fused import FusedOp
 
+LOCAL = "seqspec"
+"""The domain of functions that stand for no kernel."""
+
 
 class Functions:
     """The functions of one model; equal ones are stored once, others of a name are told apart by `overload`."""
@@ -21,26 +24,44 @@ class Functions:
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
         self._made: dict[tuple[str, ...], ir.Function] = {}
-        self._overloads: dict[int, tuple[FusedOp, str]] = {}  # by identity; the op is kept so that its id stays its own
+        self._overloads: dict[Hashable, tuple[object, str]] = {}
 
     def all(self) -> list[ir.Function]:
         """In the order of their first use."""
         return list(self._made.values())
 
-    def overload(self, op: FusedOp) -> str:
+    def of(self, op: FusedOp) -> str:
         """Which overload means `op`; it is written when none does yet."""
+        # by identity; the op is kept so that its id stays its own
         if id(op) not in self._overloads:
-            self._overloads[id(op)] = (op, self._written(op).overload)
+            self._overloads[id(op)] = (op, self._stored(_of_kernel(op, self.dtype)))
         return self._overloads[id(op)][1]
 
-    def _written(self, op: FusedOp) -> ir.Function:
-        function = FunctionWriter(op, self.dtype).function()
-        key = (op.domain, op.op_type, *map(_line, function))
+    def local(self, name: str, variant: Hashable, write: Callable[..., Sequence[ir.Value]], inputs: int) -> str:
+        """Which overload of `LOCAL`.`name` is this variant."""
+        if (name, variant) not in self._overloads:
+            writer = FunctionWriter([f"input_{n}" for n in range(inputs)], {}, self.dtype)
+            outputs = [(v, f"output_{n}") for n, v in enumerate(write(writer, *writer.arguments))]
+            self._overloads[name, variant] = (None, self._stored(writer.finish(LOCAL, name, outputs)))
+        return self._overloads[name, variant][1]
+
+    def _stored(self, function: ir.Function) -> str:
+        key = (function.domain, function.name, *map(_line, function))
         if key not in self._made:
             count = sum(key[:2] == other[:2] for other in self._made)
             function.overload = str(count) if count else ""
             self._made[key] = function
-        return self._made[key]
+        return self._made[key].overload
+
+
+def _of_kernel(op: FusedOp, dtype: str) -> ir.Function:
+    """A slot of the kernel that the body lacks repeats its first output."""
+    writer = FunctionWriter(op.formals, dict(op.attributes), dtype)
+    made = op.function(writer, *writer.arguments)
+    slots = [(made[0], f"unused_{slot}") for slot in range(op.count)]
+    for slot, value, known in zip(op.slots, made, op.body.outputs, strict=True):
+        slots[slot] = (value, known.name)
+    return writer.finish(op.domain, op.op_type, slots)
 
 
 class FunctionWriter(Writer):
@@ -49,27 +70,21 @@ class FunctionWriter(Writer):
     An attribute with the name and value of one of the kernel's refers to that, so that one function serves all values.
     """
 
-    def __init__(self, op: FusedOp, dtype: str) -> None:
-        super().__init__(dtype)
-        self.op = op
-        self.arguments = [self._value(v.name, 0) for v in op.body.inputs]
-        self.parameters = {leaf: self._value(leaf, 0) for leaf in op.parameters}
+    def __init__(self, formals: Sequence[str], attributes: Mapping[str, Any], dtype: str) -> None:
+        super().__init__(dtype, formals)
+        self.attributes = attributes
+        self.arguments = [self._value(name, 0) for name in formals]
 
-    def function(self) -> ir.Function:
-        """The function, without overload yet; a slot of the kernel that the body lacks repeats its first output."""
-        made = [v for v in self.lower(self.op.body, "", self.arguments, {}) if v is not None]
-        slots = [(made[0], f"unused_{slot}") for slot in range(self.op.count)]
-        for slot, value, known in zip(self.op.slots, made, self.op.body.outputs, strict=True):
-            slots[slot] = (value, known.name)
+    def finish(self, domain: str, name: str, named: Sequence[tuple[ir.Value, str]]) -> ir.Function:
+        """The function, without overload yet, its outputs under these names."""
         taken: set[ir.Value] = set()
-        outputs = [self.own(value, name, taken) for value, name in slots]
-        inputs = [*self.arguments, *self.parameters.values()]
-        graph = ir.Graph(inputs, outputs, nodes=self.blocks[0].nodes, opset_imports={"": OPSET})
-        attributes = [ir.Attr(k, attribute("", self.op.domain, k, v).type, None) for k, v in self.op.attributes]
-        return ir.Function(self.op.domain, self.op.op_type, graph=graph, attributes=attributes)
+        outputs = [self.own(value, output, taken) for value, output in named]
+        graph = ir.Graph(self.arguments, outputs, nodes=self.blocks[0].nodes, opset_imports={"": OPSET})
+        attributes = [ir.Attr(k, attribute("", domain, k, v).type, None) for k, v in self.attributes.items()]
+        return ir.Function(domain, name, graph=graph, attributes=attributes)
 
     def derived(self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str) -> ir.Value:
-        raise AssertionError(f"{self.op.op_type}: a function cannot hold the derived weight {tag}")
+        raise AssertionError(f"a function cannot hold the derived weight {tag}")
 
     def const(self, values: Any, dtype: str = "float") -> ir.Value:
         kind = element(dtype, self.dtype)
@@ -81,7 +96,7 @@ class FunctionWriter(Writer):
         return known[key][0]
 
     def _param(self, path: str) -> ir.Value:
-        return self.parameters[path]
+        return next(v for v in self.arguments if v.name == path)
 
     def _node(
         self,
@@ -93,9 +108,8 @@ class FunctionWriter(Writer):
         count: int,
         depth: int,
     ) -> list[ir.Value]:
-        known = dict(self.op.attributes)
         written = {
-            k: ir.RefAttr(k, k, attribute(op_type, domain, k, v).type) if known.get(k) == v else v
+            k: ir.RefAttr(k, k, attribute(op_type, domain, k, v).type) if self.attributes.get(k) == v else v
             for k, v in attributes.items()
         }
         return super()._node(op_type, domain, overload, inputs, written, count, depth)

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from seqspec.backends.onnx.attributes import OPSET, optional_outputs
 from seqspec.backends.onnx.infer import infer_shapes
 from seqspec.backends.onnx.main import MainWriter
+from seqspec.backends.onnx.sink import sink
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.graph.dims import PAST, TIME, Size, dim, substitute
 from seqspec.graph.ir import Graph, Value
@@ -44,9 +45,9 @@ def _assemble(
     name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer: MainWriter, version: str
 ) -> ir.Model:
     nodes = list(_read(writer.blocks[0].nodes, outputs))
-    _leave_out(nodes, set(outputs))
     weights = [v for v in writer.initializers.values() if v.uses()]
     graph = ir.Graph(inputs, outputs, nodes=nodes, name=name, opset_imports={"": OPSET})
+    _leave_out(graph.all_nodes())
     functions = writer.functions.all()
     for function in functions:
         graph.opset_imports[function.domain] = 1
@@ -54,6 +55,7 @@ def _assemble(
         graph, ir_version=IR_VERSION, producer_name=PRODUCER, producer_version=version, functions=functions
     )
     infer_shapes(model, weights)
+    sink(graph)
     for value in weights:
         graph.register_initializer(value)
     return model
@@ -72,9 +74,10 @@ def _read(nodes: list[ir.Node], outputs: Iterable[ir.Value]) -> Iterator[ir.Node
     return reversed(kept)
 
 
-def _leave_out(nodes: Iterable[ir.Node], outputs: set[ir.Value]) -> None:
+def _leave_out(nodes: Iterable[ir.Node]) -> None:
     """Unnames the optional outputs that nobody reads, so that no kernel computes them."""
     for node in nodes:
         for index in optional_outputs(node.op_type, node.domain, len(node.outputs)):
-            if not node.outputs[index].uses() and node.outputs[index] not in outputs:
-                node.outputs[index].name = ""
+            value = node.outputs[index]
+            if not value.uses() and not value.is_graph_output():
+                value.name, value.type, value.shape = "", None, None

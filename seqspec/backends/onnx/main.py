@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy
 import onnx_ir as ir
 
-from seqspec.backends.onnx.functions import Functions
+from seqspec.backends.onnx.functions import LOCAL, Functions
 from seqspec.backends.onnx.tensors import Make, Tensors
 from seqspec.backends.onnx.types import element, numpy_dtype
-from seqspec.backends.onnx.writer import Writer
+from seqspec.backends.onnx.writer import Arguments, Writer
 from seqspec.graph.dims import Shape
-from seqspec.graph.ir import join
+from seqspec.graph.ir import Value, join
+from seqspec.graph.types import Type
 from seqspec.ops.fused import FusedOp
 
 
@@ -28,7 +29,7 @@ class MainWriter(Writer):
 
     def derived(self, tag: str, shape: Shape, make: Make, *leaves: str) -> ir.Value:
         sources = [join(self.scope, leaf) for leaf in leaves]
-        name = join(sources[0] if len(sources) == 1 else self.scope, tag)
+        name = join(sources[0] if len(sources) == 1 else self.scope if sources else "", tag)
         return self._initializer((*sources, tag), name, lambda n: self.tensors.derived(n, tag, shape, make, sources))
 
     def const(self, values: Any, dtype: str = "float") -> ir.Value:
@@ -39,11 +40,34 @@ class MainWriter(Writer):
         key = (kind, array.shape, array.tobytes())
         return self._initializer(key, name, lambda n: ir.Tensor(array, dtype=kind, name=n))
 
-    def contributed(self, op: FusedOp, args: tuple[ir.Value, ...]) -> list[ir.Value]:
-        inputs = [*args, *map(self.param, op.parameters)]
-        overload = self.functions.overload(op)
-        made = self._once(op.op_type, op.domain, overload, inputs, dict(op.attributes), op.count)
-        return [made[slot] for slot in op.slots]
+    def contributed(self, op: FusedOp, args: Arguments, pasts: Arguments) -> list[ir.Value]:
+        condition = op.condition(self, args)
+        if condition is None:
+            return self._kernel(op, args, pasts)
+        branches = (lambda: self._kernel(op, args, pasts), lambda: op.otherwise(self, args, pasts))
+        return self.either(condition, [args[0], *pasts], *branches)
+
+    def function(
+        self,
+        name: str,
+        types: Sequence[Type],
+        variant: Hashable,
+        write: Callable[..., Sequence[ir.Value]],
+        *inputs: ir.Value,
+    ) -> list[ir.Value]:
+        overload = self.functions.local(name, variant, write, len(inputs))
+        made = self._once(name, LOCAL, overload, inputs, {}, len(types))
+        for value, type_ in zip(made, types, strict=True):
+            self.type(value, Value("", type_.shape, type_.dtype))
+        return made
+
+    def _kernel(self, op: FusedOp, args: Arguments, pasts: Arguments) -> list[ir.Value]:
+        inputs = op.feeds(self, args, pasts)
+        made = self._once(op.op_type, op.domain, self.functions.of(op), inputs, dict(op.attributes), op.count)
+        outputs = [made[slot] for slot in op.slots]
+        for value, known in zip(outputs, op.body.outputs, strict=True):
+            self.type(value, known)
+        return outputs
 
     def _param(self, path: str) -> ir.Value:
         return self._initializer((path,), path, lambda _: self.tensors.param(path))

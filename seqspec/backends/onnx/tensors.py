@@ -48,16 +48,17 @@ class Tensors:
         """A parameter as it is."""
         param = self.source.params[name]
         kind = element(param.dtype, self.dtype)
-        return self._lazy((name,), name, param.shape, kind, lambda _, array: array)
+        return self._lazy(("", name), name, param.shape, kind, lambda _, array: array, [name])
 
     def derived(self, name: str, tag: str, shape: Shape, make: Make, sources: Sequence[str]) -> ir.LazyTensor:
-        """`make(numpy, *parameters)`, in the element type of the first."""
-        kind = element(self.source.params[sources[0]].dtype, self.dtype)
-        return self._lazy((*sources, tag), name, shape, kind, make)
+        """`make(numpy, *parameters)`, in the element type of the first, or the model's where there is none."""
+        kind = element(self.source.params[sources[0]].dtype if sources else "float", self.dtype)
+        return self._lazy((tag, *sources), name, shape, kind, make, sources)
 
-    def _lazy(self, key: tuple[str, ...], name: str, shape: Shape, kind: ir.DataType, make: Make) -> ir.LazyTensor:
+    def _lazy(
+        self, key: tuple[str, ...], name: str, shape: Shape, kind: ir.DataType, make: Make, sources: Sequence[str]
+    ) -> ir.LazyTensor:
         if key not in self._made:
-            sources = key if len(key) == 1 else key[:-1]
 
             def load() -> ir.Tensor[Any]:
                 made = make(numpy, *map(self.source.load, sources))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from seqspec.backends.onnx.attributes import attribute, frozen
 from seqspec.backends.onnx.types import element, onnx_shape, output_element
 from seqspec.graph.dims import Dim, Shape
 from seqspec.graph.ir import Node, Param, Region, Value, join
+from seqspec.graph.types import Type
 from seqspec.ops.fused import FusedOp
 
 Arguments = Sequence[ir.Value | None]
@@ -20,7 +21,7 @@ Arguments = Sequence[ir.Value | None]
 
 @dataclass
 class Block:
-    """The main graph, or the body of a Scan: its nodes so far, and the values that each distinct node gave."""
+    """The main graph, a loop's body or an If's branch: its nodes so far, and the values that distinct nodes gave."""
 
     nodes: list[ir.Node] = field(default_factory=list)
     known: dict[tuple[object, ...], list[ir.Value]] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Writer:
         self.scope = ""
         self._measured: dict[Dim, tuple[ir.Value, int]] = {}
         self._depths: dict[ir.Value, int] = {}
+        self._local: dict[ir.Value | None, int] = {}  # values that count as made in the branch being written
         self._shapes: dict[ir.Value, Shape] = {}
         self._names = Counter(reserved)
 
@@ -137,7 +139,7 @@ class Writer:
             # an input that has this very size measures it for everyone
             x, axis = self._measured.get(size, (x, axis))
         end = {"end": axis + 1} if axis != -1 else {}
-        return self.Shape(x, start=axis, **end)
+        return self._once("Shape", "", "", [x], {"start": axis, **end}, 1, self._depths[x])[0]
 
     def scan(self, body: Region, carried: int, scanned: int, args: Arguments) -> list[ir.Value]:
         moving, fixed = args[: carried + scanned], args[carried + scanned :]
@@ -154,8 +156,45 @@ class Writer:
         attributes = {"body": graph, "num_scan_inputs": scanned, **axes}
         return self._node("Scan", "", "", moving, attributes, len(outputs), depth - 1)
 
-    def contributed(self, op: FusedOp, args: tuple[ir.Value, ...]) -> list[ir.Value]:
+    def contributed(self, op: FusedOp, args: Arguments, pasts: Arguments) -> list[ir.Value]:
         raise NotImplementedError
+
+    def function(
+        self,
+        name: str,
+        types: Sequence[Type],
+        variant: Hashable,
+        write: Callable[..., Sequence[ir.Value]],
+        *inputs: ir.Value,
+    ) -> list[ir.Value]:
+        raise NotImplementedError
+
+    def region(self, body: Region, args: Arguments, pasts: Arguments) -> list[ir.Value]:
+        paths = (join(self.scope, s.name) for s in body.states)
+        past = {path: value for path, value in zip(paths, pasts, strict=False) if value is not None}
+        return [v for v in self.lower(body, self.scope, args, past) if v is not None]
+
+    def either(
+        self, condition: ir.Value, local: Arguments, *branches: Callable[[], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        depth = len(self.blocks)
+        outside = dict(self._local)
+        graphs = []
+        for name, branch in zip(("then_branch", "else_branch"), branches, strict=True):
+            self.blocks.append(Block())
+            self._local |= dict.fromkeys(local, depth)
+            taken: set[ir.Value] = set()
+            outputs = [self.own(v, "", taken) for v in branch()]
+            self._local = dict(outside)
+            nodes = self.blocks.pop().nodes
+            graphs.append(ir.Graph([], outputs, nodes=nodes, name=self._free(f"{self.scope}/{name}")))
+        attributes = dict(zip(("then_branch", "else_branch"), graphs, strict=True))
+        made = self._node("If", "", "", [condition], attributes, len(graphs[0].outputs), depth - 1)
+        for value, inner in zip(made, graphs[0].outputs, strict=True):
+            value.type, value.shape = inner.type, inner.shape
+            if inner in self._shapes:
+                self._shapes[value] = self._shapes[inner]
+        return made
 
     # making values
 
@@ -163,10 +202,18 @@ class Writer:
         raise NotImplementedError
 
     def _once(
-        self, op_type: str, domain: str, overload: str, inputs: Arguments, attributes: Mapping[str, Any], count: int
+        self,
+        op_type: str,
+        domain: str,
+        overload: str,
+        inputs: Arguments,
+        attributes: Mapping[str, Any],
+        count: int,
+        depth: int | None = None,
     ) -> list[ir.Value]:
-        """A node, or what an equal node gave before."""
-        depth = max((self._depths[v] for v in inputs if v is not None), default=0)
+        """A node at `depth`, that of its inputs by default, or what an equal node gave before."""
+        if depth is None:
+            depth = max((self._local.get(v, self._depths[v]) for v in inputs if v is not None), default=0)
         key = (op_type, domain, overload, count, tuple(map(id, inputs)), frozen(attributes))
         known = self.blocks[depth].known
         if key not in known:
