@@ -21,12 +21,8 @@ class Both:
     """One spec as a PyTorch model and as a Session."""
 
     def __init__(self, spec: str, weights: Arrays, folder: Path, *, dtype: str = "float32") -> None:
-        text = spec if "seqspec:" in spec else f"seqspec: 1\nname: case\n{spec}"
-        names = {p.name: p.shape for p in seqspec.build(text).root.params}
-        given = {name: _weight(name, shape, weights) for name, shape in names.items()}
-        assert not weights.keys() - names.keys(), f"no such weights: {sorted(weights.keys() - names.keys())}"
-        self.model = seqspec.to_torch(text, weights=given).eval()
-        self.path = seqspec.to_onnx(text, folder / "out", weights=self.model.state_dict(), dtype=dtype)
+        self.model = in_torch(spec, weights)
+        self.path = seqspec.to_onnx(named(spec), folder / "out", weights=self.model.state_dict(), dtype=dtype)
         self.session = seqspec.Session(self.path)
 
     def run(self, inputs: Arrays, state: tuple[Any, Any] | None = None) -> list[dict[str, Array]]:
@@ -52,6 +48,19 @@ class Both:
     def _onnx(self, inputs: Arrays, state: Any) -> tuple[dict[str, Array], Any]:
         result = self.session.run({k: _narrow(v, self.session.dtype) for k, v in inputs.items()}, state)
         return dict(result), result.state
+
+
+def named(spec: str) -> str:
+    """The spec with the two keys that every one begins with."""
+    return f"seqspec: 1\nname: case\n{spec}"
+
+
+def in_torch(spec: str, weights: Arrays) -> torch.nn.Module:
+    """The PyTorch model alone. Weights that are not given change nothing."""
+    shapes = {p.name: p.shape for p in seqspec.build(named(spec)).root.params}
+    assert not weights.keys() - shapes.keys(), f"no such weights: {sorted(weights.keys() - shapes.keys())}"
+    given = {name: _weight(name, shape, weights) for name, shape in shapes.items()}
+    return seqspec.to_torch(named(spec), weights=given).eval()
 
 
 def torch_step(model: torch.nn.Module, inputs: Arrays, state: Any = None) -> tuple[dict[str, Array], Any]:

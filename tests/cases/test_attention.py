@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import seqspec
 import torch
-from end_to_end import PLAIN_NORM, Both, Heads, agree, close, gen, torch_step
+from end_to_end import PLAIN_NORM, Both, Heads, agree, close, gen, named, torch_step
 
 Q = [[0.9854, 0.8632], [0.335, -0.3508], [-0.8716, -0.9825], [-0.6313, 0.0168], [0.657, 0.9882], [0.8546, 0.3191]]
 K = [[0.4274, -0.2555], [-0.8183, -0.9962], [-0.7055, -0.0831], [0.5784, 0.9679], [0.9022, 0.4121], [-0.2718, -0.8278]]
@@ -194,7 +194,7 @@ def test_35_the_edges_of_windows(tmp_path: Path) -> None:
             values = ONE.attended(got["last_hidden_state"], features)[0]
             agree(values, V if size == 1 else ONE.attended(full["last_hidden_state"], features)[0], not_=WINDOW)
     with pytest.raises(seqspec.SpecError, match="size"):
-        seqspec.load("seqspec: 1\nname: case\n" + ONE.spec("encoder", "mask: {kind: window, size: 0}"))
+        seqspec.load(named(ONE.spec("encoder", "mask: {kind: window, size: 0}")))
 
 
 def test_36_the_cap_comes_before_the_mask(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_36_the_cap_comes_before_the_mask(tmp_path: Path) -> None:
         assert not close(uncapped, want)
     for cap in (0, -1):
         with pytest.raises(seqspec.SpecError, match="softcap"):
-            seqspec.load("seqspec: 1\nname: case\n" + ONE.spec("decoder", f"softcap: {cap}"))
+            seqspec.load(named(ONE.spec("decoder", f"softcap: {cap}")))
 
 
 CROSS = f"""
@@ -264,6 +264,6 @@ def test_37_the_encoders_padding_reaches_cross_attention(tmp_path: Path) -> None
         (one, first), (two, second) = both.step(inputs, state)
         state = (first, second)
         for out in (one, two):
-            agree(out["last_hidden_state"][0, 0], want[t], not_=unmasked[t], tolerance=2e-5)
+            agree(out["last_hidden_state"][0, 0], want[t], not_=unmasked[1], tolerance=2e-5)
         lengths.append([[s[f"past_key_values.0.{side}.key"].shape[2] for side in ("decoder", "encoder")] for s in state])
     assert lengths == [[[n, 4], [n, 4]] for n in (1, 2, 3)]

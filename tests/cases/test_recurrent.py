@@ -9,7 +9,7 @@ import onnx
 import pytest
 import seqspec
 import torch
-from end_to_end import Both, agree, close, gen
+from end_to_end import Both, agree, close, gen, named
 
 
 def test_10_the_backward_direction_does_not_read_padding(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ decoder:
   input: {kind: features, size: 1}
   layers: [{kind: lstm, hidden_size: 2, forget_bias: 1}]
 """
-    started = seqspec.to_torch(f"seqspec: 1\nname: case\n{spec}").state_dict()
+    started = seqspec.to_torch(named(spec)).state_dict()
     layer = "decoder.layers.0.lstm."
     total = (started[f"{layer}bias_ih_l0"] + started[f"{layer}bias_hh_l0"]).numpy()
     agree(total[2:4], [1, 1], not_=[2, 2], tolerance=1e-7)
