@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, evaluate, names
 from seqspec.graph.signature import Port, Signature
 from seqspec.runtime.facts import Facts
 from seqspec.runtime.state import Array
 
-LENGTH, ENCODER_LENGTH = 11, 7
+LENGTH, ENCODER_LENGTH, PREFIX = 11, 7, 4
 MASK_NAMES = ("attention_mask", "decoder_attention_mask")
 
 
@@ -50,6 +51,7 @@ class Cases:
         self.facts, self.dtype, self.stateful = facts, dtype, any(not s.held for s in signature.states)
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask}
         self.ports = [p for p in signature.inputs if p.name not in self.masks and not p.name.endswith("position_ids")]
+        self.prefixed = any(p.dtype != "float" and not timed(p) for p in self.ports)
         length, encoder = self._length(LENGTH, once=False), self._length(ENCODER_LENGTH, once=True)
         self.lengths = (length, max(1, length - 4), 1)
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
@@ -73,6 +75,11 @@ class Cases:
             yield Handed("padded right, no mask given", rows, masked=False)
         if self.stateful:
             length = max(self.lengths)
+            if self.prefixed:
+                # everybody sees all of a prefix, so it has to come in the first chunk
+                rest = self._chunks(length - PREFIX) if length > PREFIX else ()
+                yield Handed("in chunks, padded right", rows, chunks=(min(PREFIX, length), *rest))
+                return
             yield Handed("step by step", (0,), chunks=(1,) * self.lengths[0], masked=False)
             yield Handed("in chunks, padded right", rows, chunks=self._chunks(length))
             yield Handed("in chunks, padded left", rows, left=True, chunks=self._chunks(length))
@@ -84,10 +91,9 @@ class Cases:
         real: dict[bool, Array] = {}
         for port in self.ports:
             parts = [sequence[port.name] for sequence in chosen]
+            arrays[port.name] = self._padded(port, parts, way.left)
             if timed(port):
-                arrays[port.name], real[port.once] = self._padded(port, parts, way.left)
-            else:
-                arrays[port.name] = np.stack(parts)
+                real[port.once] = _real([len(part) for part in parts], way.left)
         if way.masked:
             once = {port.name: port.once for port in self.ports}
             arrays |= {mask: real[once[of]].astype(np.int64) for mask, of in self.masks.items() if of in once}
@@ -97,21 +103,22 @@ class Cases:
     def _calls(self, arrays: Mapping[str, Array], chunks: tuple[int, ...]) -> Iterator[dict[str, Array]]:
         once = {p.name for p in self.ports if p.once or not timed(p)}
         once |= {mask for mask, of in self.masks.items() if of in once}
-        start = 0
+        looking = {p.name for p in self.ports if PAST in _symbols(p.shape[2:])}  # at keys, the past's included
+        end = 0
         for length in chunks:
-            moving = {n: a[:, start : start + length] for n, a in arrays.items() if n not in once}
+            start, end = end, end + length
+            moving = {n: a[:, start:end] for n, a in arrays.items() if n not in once}
+            moving |= {n: moving[n][:, :, :end] for n in looking & moving.keys()}
             yield moving | ({n: arrays[n] for n in once & arrays.keys()} if start == 0 else {})
-            start += length
 
-    def _padded(self, port: Port, parts: list[Array], left: bool) -> tuple[Array, Array]:
-        """parts [T, …] -> [B, T, …] and what is real of it; padding is what must not be read."""
-        longest = max(map(len, parts))
-        table = np.full((len(parts), longest, *parts[0].shape[1:]), self._filler(port), parts[0].dtype)
-        real = np.zeros(table.shape[:2], bool)
+    def _padded(self, port: Port, parts: list[Array], left: bool) -> Array:
+        """parts [T, …] -> [B, T, …], padded along every axis of time; padding is what must not be read."""
+        shape = tuple(map(max, zip(*(part.shape for part in parts), strict=True)))
+        table = np.full((len(parts), *shape), self._filler(port), parts[0].dtype)
         for row, part in enumerate(parts):
-            place = slice(longest - len(part), None) if left else slice(0, len(part))
-            table[row, place], real[row, place] = part, True
-        return table, real
+            ends = zip(part.shape, shape, strict=True)
+            table[(row, *(slice(whole - n, None) if left else slice(0, n) for n, whole in ends))] = part
+        return table
 
     def _filler(self, port: Port) -> Any:
         if port.dtype == "float":
@@ -121,14 +128,13 @@ class Cases:
 
     def _draw(self, port: Port, length: int) -> Array:
         """One sequence of an input: no id that means padding."""
-        if not timed(port):
-            return self.random.standard_normal(port.shape[1:]).astype(self.dtype)  # type: ignore[arg-type]
+        shape = tuple(evaluate(size, {TIME: length, ENCODER_TIME: length, PAST: 0}) for size in port.shape[1:])
         if port.dtype == "float":
-            shape = (length, *(size for size in port.shape[2:] if isinstance(size, int)))
             return self.random.standard_normal(shape).astype(self.dtype)
         fact = self.facts.get(port.name, Facts())
-        ids = [n for n in range(min(fact.ids or 2, 1 << 16)) if n != fact.pad_id]
-        return self.random.choice(ids or [0], length).astype(np.int64)
+        count = fact.ids or (2 if timed(port) else min(length, PREFIX) + 1)  # a mask or documents; a length
+        ids = [n for n in range(min(count, 1 << 16)) if n != fact.pad_id]
+        return np.asarray(self.random.choice(ids or [0], shape), np.int64)
 
     def _chunks(self, length: int) -> tuple[int, ...]:
         """Random lengths that sum to `length`."""
@@ -141,5 +147,17 @@ class Cases:
 
 
 def timed(port: Port) -> bool:
-    """Whether an input has a value for every position; a state to start from has none."""
-    return not isinstance(port.shape[1], int)
+    """Whether an input has a value for every position; a state to start from has none, nor has a number for a row."""
+    return bool(_symbols(port.shape[1:2]))
+
+
+def _symbols(shape: Shape) -> set[str]:
+    return set().union(*map(names, shape))
+
+
+def _real(lengths: list[int], left: bool) -> Array:
+    """[B, T], True where a sequence of that length is when all are padded to the longest."""
+    longest = max(lengths)
+    place = np.arange(longest)
+    ends = np.array(lengths)[:, None]
+    return np.asarray(place >= longest - ends if left else place < ends)

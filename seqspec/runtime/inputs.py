@@ -82,9 +82,9 @@ class Call:
                 text = f"`{port.name}` is {array.dtype}, and the model computes in {self.dtype}"
                 raise RuntimeFault("SEQ505", text, f"give it as `.astype(numpy.{self.dtype})`")
             return array
-        wanted = "bi" if port.name in self.masks else "iu"
-        if array.dtype.kind not in wanted + "iu":
-            what = "booleans or integers, 1 for real and 0 for padding" if "b" in wanted else "int64 or int32"
+        counts = self.facts.get(port.name, Facts()).ids is not None
+        if array.dtype.kind not in ("iu" if counts else "iub"):
+            what = "int64 or int32" if counts else "integers, or booleans where they are 0 and 1"
             raise RuntimeFault("SEQ505", f"`{port.name}` is {array.dtype}; it takes {what}")
         return array.astype(np.int64)
 

@@ -250,7 +250,7 @@ def test_extras_are_those_of_the_package() -> None:
     ],
 )
 def test_a_missing_package_is_an_extra(arguments: list[str], tmp_path: Path) -> None:
-    script = f"import sys; sys.modules['numpy'] = None; from seqspec.cli.main import main; main({arguments})"
+    script = f"import sys; sys.modules['numpy'] = None; from seqspec.cli.main import run; sys.exit(run({arguments}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
     assert "SEQ401" in done.stderr

@@ -197,3 +197,29 @@ def test_a_torch_folder_agrees_with_the_reference(name: str, tmp_path: Path) -> 
 
 def test_examples_are_what_is_tested() -> None:
     assert {f.stem for f in EXAMPLES.glob("*.yaml")} >= SMALL.keys()
+
+
+@pytest.mark.parametrize(
+    ("stack", "mask", "names"),
+    [
+        ("decoder", "{all: [causal, documents]}", {"document_ids"}),
+        ("decoder", "{all: [causal, {kind: given, name: allowed}]}", {"allowed"}),
+        ("encoder", "{kind: given, name: allowed}", {"allowed"}),
+        ("encoder", "prefix", {"prefix_length"}),
+        ("decoder", "{any: [causal, prefix]}", {"prefix_length"}),
+    ],
+)
+def test_inputs_of_masks_are_handed_in_every_way(stack: str, mask: str, names: set[str], tmp_path: Path) -> None:
+    text = f"""
+        seqspec: 1
+        name: masked
+        {stack}:
+          input: {{kind: tokens, vocab_size: 31, pad_id: 0}}
+          d_model: 16
+          position: rope
+          {"causal: false" if "prefix" in mask else ""}
+          layers: [{{repeat: 2, block: [{{kind: attention, heads: 2, mask: {mask}}}, {{kind: ffn, d_ff: 16}}]}}]
+        head: {{kind: lm}}"""
+    folder = seqspec.to_onnx(text, tmp_path / "out")
+    assert {p.name for p in seqspec.Session(folder).inputs} == {"input_ids", "attention_mask"} | names
+    assert verify(folder, seed=3).passed
