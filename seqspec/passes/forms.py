@@ -22,18 +22,20 @@ class Limit:
 
 @dataclass(frozen=True)
 class Form:
-    """`kernel` computes `what` in these dtypes of each target, within the limits. `condition` is asked at run time."""
+    """`kernels` compute `what` in these dtypes of each target, within the limits; elsewhere `otherwise` does.
+
+    `condition` is asked at run time, and where it does not hold, `otherwise` runs.
+    """
 
     what: str
-    kernel: str
+    kernels: tuple[str, ...]
     dtypes: Mapping[Target, tuple[str, ...]]
+    otherwise: str
     limits: tuple[Limit, ...] = ()
     condition: str = ""
 
     def when(self, found: Any, target: Target, dtype: str) -> str | None:
         """The reason why it cannot compute what was matched, if there is one."""
-        if target not in self.dtypes:
-            return f"{target} has no {self.kernel}"
-        if dtype not in self.dtypes[target]:
-            return f"{self.kernel} on {target} computes in {', '.join(self.dtypes[target])}"
-        return next((limit.text for limit in self.limits if not limit.holds(found)), None)
+        if dtype not in self.dtypes.get(target, ()):
+            return f"{' and '.join(self.kernels)} on {target} is for {', '.join(self.dtypes.get(target, ('nothing',)))}"
+        return next((f"not so: {limit.text}" for limit in self.limits if not limit.holds(found)), None)

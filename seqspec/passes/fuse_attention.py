@@ -84,9 +84,10 @@ _LIMITS = (
     Limit("attention puts out no weights", lambda f: not f.op.weights),
 )
 FORM = Form(
-    "self-attention",
-    "com.microsoft.GroupQueryAttention",
+    "self-attention, with the projections, rotation and cache before it",
+    ("GroupQueryAttention",),
     {"cpu": ("float32", "float16"), "cuda": ("float16", "bfloat16")},
+    "Attention",
     _LIMITS,
     "padding only behind a row's tokens; after a past none, and one row or one new token a row",
 )
@@ -105,7 +106,7 @@ def fuse_attention(graph: Graph, target: Target, dtype: str) -> Graph:
 def declined(graph: Graph, target: Target, dtype: str) -> list[str]:
     """Why each attention that is left is left."""
     matching = _Fusing(graph.root)
-    found = [matching.match(node) for node in nodes(graph.root) if isinstance(node.op, Attention)]
+    found = (matching.match(node) for node in nodes(graph.root))
     return [f if isinstance(f, str) else FORM.when(f, target, dtype) or "" for f in found if f is not None]
 
 
@@ -160,7 +161,9 @@ class _Fusing:
         if node is not None and isinstance(node.op, Rope):
             rotation, node = node, self._maker(node.inputs[0])
         heads = node
-        if heads is None or not isinstance(heads.op, SplitHeads):
+        if heads is None:
+            return "keys and values are given, not projected here"
+        if not isinstance(heads.op, SplitHeads):
             return f"{_called(heads)} stands between a projection and attention"
         projection = self._maker(heads.inputs[0])
         if projection is None or not isinstance(projection.op, Linear):
@@ -290,4 +293,4 @@ def _linear(way: Way) -> Linear:
 
 
 def _called(node: Node | None) -> str:
-    return "something" if node is None else type(node.op).__name__
+    return "an input" if node is None else type(node.op).__name__

@@ -14,13 +14,22 @@ from seqspec.graph.types import DType
 from seqspec.ops.elementwise import Add
 from seqspec.ops.fused import FusedOp
 from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.passes.forms import Form, Target
 from seqspec.passes.rewrite import nodes
 
 Fused = dict[tuple[object, ...], FusedOp]
+FORM = Form(
+    "the sum of a block and its residual, and the norm of it",
+    ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
+    dict.fromkeys(("cpu", "cuda"), ("float32", "float16", "bfloat16")),
+    "Add, and LayerNormalization or RMSNormalization",
+)
 
 
-def fuse_skip_norm(graph: Graph) -> Graph:
+def fuse_skip_norm(graph: Graph, target: Target, dtype: str) -> Graph:
     """Each norm of a sum of two equal shapes joined with the sum, at the sum's place."""
+    if FORM.when(graph, target, dtype) is not None:
+        return graph
     region = graph.root
     items = nodes(region)
     readers: defaultdict[str, list[Node]] = defaultdict(list)

@@ -38,9 +38,7 @@ def parts(flat: Graph) -> dict[str, Graph]:
 
 def fused(flat: Graph, target: Target, dtype: str = "float32") -> Graph:
     """With the kernels that `target` has for this dtype and ONNX lacks."""
-    if target == "portable":
-        return flat
-    return fuse_skip_norm(fuse_attention(flat, target, dtype))
+    return fuse_skip_norm(fuse_attention(flat, target, dtype), target, dtype)
 
 
 def _run(graph: Graph, passes: Iterable[Pass]) -> Graph:

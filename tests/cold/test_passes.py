@@ -31,12 +31,13 @@ from seqspec.passes.bind import bind
 from seqspec.passes.drop_dead import drop_dead
 from seqspec.passes.drop_dropout import drop_dropout
 from seqspec.passes.expand import expand
-from seqspec.passes.fuse_attention import fuse_attention
+from seqspec.passes.fuse_attention import declined, fuse_attention
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
 from seqspec.passes.inline import inline
 from seqspec.passes.pipeline import fused, inference, parts
 from seqspec.passes.rewrite import nodes
 from seqspec.passes.split import split
+from seqspec.passes.support import matrix
 
 FIXTURES = Path(__file__).parent / "fixtures" / "passes"
 B, T, S, E = dim(BATCH), dim(TIME), dim(PAST) + dim(TIME), dim(ENCODER_TIME)
@@ -94,6 +95,10 @@ def translator() -> Graph:
     return Graph(root.done(root.add(Add(), ys, bias, hint="logits")), frozenset({"features"}))
 
 
+def skip_norm(graph: Graph) -> Graph:
+    return fuse_skip_norm(graph, "cpu", "float32")
+
+
 def flat_decoder() -> Graph:
     return inline(decoder(1))
 
@@ -107,7 +112,7 @@ PASSES: dict[str, tuple[Callable[[], Graph], Callable[[Graph], Graph], Stage]] =
     "drop_dropout": (flat_decoder, drop_dropout, "flat"),
     "bind": (lambda: drop_dropout(flat_decoder()), bind, "inference"),
     "drop_dead": (lambda: bare(translator()), drop_dead, "inference"),
-    "fuse_skip_norm": (lambda: bare(decoder(2)), fuse_skip_norm, "part"),
+    "fuse_skip_norm": (lambda: bare(decoder(2)), skip_norm, "part"),
     "fuse_attention": (lambda: bare(decoder(2, 8)), lambda g: fuse_attention(g, "cpu", "float32"), "part"),
     "split_encoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[0], "part"),
     "split_decoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[1], "part"),
@@ -139,7 +144,7 @@ def test_laws_hold_between_all_passes(make: Callable[[], Graph]) -> None:
         verify(fused(part, "cpu"), "part")
 
 
-@pytest.mark.parametrize("rewrite", [inline, drop_dropout, bind, drop_dead, fuse_skip_norm])
+@pytest.mark.parametrize("rewrite", [inline, drop_dropout, bind, drop_dead, skip_norm])
 def test_a_second_time_changes_nothing(rewrite: Callable[[Graph], Graph]) -> None:
     done = rewrite(inference(decoder(2)))
     assert text(rewrite(done)) == text(done)
@@ -147,7 +152,7 @@ def test_a_second_time_changes_nothing(rewrite: Callable[[Graph], Graph]) -> Non
 
 def test_expand_undoes_a_fusion() -> None:
     graph = inference(decoder(3))
-    assert facts(expand(fuse_skip_norm(graph))) == facts(graph)
+    assert facts(expand(skip_norm(graph))) == facts(graph)
 
 
 def facts(graph: Graph) -> dict[str, Any]:
@@ -163,7 +168,23 @@ def test_inlining_keeps_every_public_name() -> None:
 
 
 def test_equal_fusions_are_one_region() -> None:
-    done = fuse_skip_norm(bare(decoder(4)))
+    done = skip_norm(bare(decoder(4)))
     names = [line.split()[1] for line in text(done).splitlines() if line.startswith("region ")]
     # the norms of four layers are alike, the last one is another
     assert names == ["SkipSimplifiedLayerNormalization", "SkipLayerNormalization", "Tiny"]
+
+
+def test_the_support_matrix_is_the_table_of_forms() -> None:
+    page = Path(__file__).parents[2] / "docs" / "support.md"
+    assert page.read_text() == matrix(), "python -m seqspec.passes.support > docs/support.md"
+
+
+def test_a_form_that_cannot_run_says_why() -> None:
+    narrow, fitting = inference(decoder(2, 4)), inference(decoder(2, 8))
+    assert declined(fuse_attention(narrow, "cpu", "float32"), "cpu", "float32") == [
+        "not so: the width of a head is a multiple of 8"
+    ] * 2  # fmt: skip
+    assert declined(fuse_attention(fitting, "cpu", "float32"), "cpu", "float32") == []
+    assert declined(fuse_attention(fitting, "cuda", "float32"), "cuda", "float32") == [
+        "GroupQueryAttention on cuda is for float16, bfloat16"
+    ] * 2  # fmt: skip

@@ -185,7 +185,7 @@ def test_kernel_function_and_reference_agree(op: Any) -> None:
 
 def test_a_fused_op_is_worth_its_parts() -> None:
     graph = norms(LayerNorm(4))
-    (node,) = (n for n in fuse_skip_norm(graph).root.items if isinstance(n, Node))
+    (node,) = (n for n in fuse_skip_norm(graph, "cpu", "float32").root.items if isinstance(n, Node))
     assert isinstance(node.op, FusedOp)
     sized = [Value(n, (2, 3, 4)) for n in "xy"]
     assert node.op.flops(*sized) == Add().flops(*sized) + LayerNorm(4).flops(sized[0])
@@ -201,7 +201,8 @@ def test_sums_that_broadcast_are_left_alone() -> None:
     root = Builder("Root")
     x, row = root.input("x", (B, T, 4)), root.input("row", (1, T, 4))
     graph = inline(Graph(root.done(root.add(LayerNorm(4), root.add(Add(), x, row), name="norm"))))
-    assert not any(isinstance(n.op, FusedOp) for n in fuse_skip_norm(graph).root.items if isinstance(n, Node))
+    left = fuse_skip_norm(graph, "cpu", "float32").root.items
+    assert not any(isinstance(n.op, FusedOp) for n in left if isinstance(n, Node))
 
 
 def test_eighty_layers_are_prepared_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from seqspec.graph.ir import Graph, Node
 from seqspec.graph.signature import signature
 from seqspec.ops.fused import FusedOp
+from seqspec.passes.forms import Target
+from seqspec.passes.fuse_attention import declined
+from seqspec.passes.support import FORMS
 
 _PACKAGES = ("seqspec-compiler", "onnx", "onnx-ir", "numpy")
 
 
 def manifest(
-    graph: Graph, flat: Graph, roles: Mapping[str, Graph], *, target: str, dtype: str, inputs: Mapping[str, Any]
+    graph: Graph, flat: Graph, roles: Mapping[str, Graph], *, target: Target, dtype: str, inputs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`flat` is the graph in one piece as the files compute it; `graph` still knows what callers may leave out."""
     described = signature(flat).to_json()
@@ -31,7 +34,7 @@ def manifest(
         "graphs": {role: f"{role}.onnx" for role in roles},
         "signature": described,
         "inputs": dict(inputs),
-        "forms": [form for role, part in roles.items() for form in _forms(role, part)],
+        "forms": [form for role, part in roles.items() for form in _forms(role, part, target, dtype)],
     }
 
 
@@ -43,10 +46,14 @@ def package_version(name: str) -> str:
         return ""
 
 
-def _forms(role: str, graph: Graph) -> list[dict[str, Any]]:
+def _forms(role: str, graph: Graph, target: Target, dtype: str) -> Iterator[dict[str, Any]]:
+    """The kernels of one file and what each stands for; then the attention that has none, and why."""
     fused = [n.op for n in graph.root.items if isinstance(n, Node) and isinstance(n.op, FusedOp)]
     counts = Counter((f"{op.domain}.{op.op_type}", len(op.body.items)) for op in fused)
-    return [
-        {"graph": role, "form": name, "count": count, "reason": f"one kernel for {size} nodes; elsewhere its function"}
-        for (name, size), count in counts.items()
-    ]
+    conditions = {f"com.microsoft.{kernel}": form.condition for form in FORMS for kernel in form.kernels}
+    for (name, size), count in counts.items():
+        reason = f"one kernel for {size} nodes; elsewhere its function"
+        condition = {"condition": conditions[name]} if conditions.get(name) else {}
+        yield {"graph": role, "form": name, "count": count, "reason": reason} | condition
+    for reason, count in Counter(declined(graph, target, dtype)).items():
+        yield {"graph": role, "form": "Attention", "count": count, "reason": reason}

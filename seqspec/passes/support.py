@@ -1,0 +1,50 @@
+"""The support matrix: which kernels are used for which targets, written off the table of forms.
+
+    python -m seqspec.passes.support > docs/support.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seqspec.passes import fuse_attention, fuse_skip_norm
+from seqspec.passes.forms import Form
+
+FORMS: tuple[Form, ...] = (fuse_attention.FORM, fuse_skip_norm.FORM)
+_HEAD = """\
+# Which kernels are used
+
+An ONNX file of seqspec is plain opset 23. For the targets `cpu` and `cuda` some nodes are joined into one of
+onnxruntime's own (domain `com.microsoft`); with it goes a function that says the same in plain opset 23, so that the
+file runs in any runtime. `portable` has none of them. What a kernel cannot compute stays in plain opset 23, and the
+manifest, `seqspec.json`, says under `forms` what was chosen, how often, and why.
+
+This page is written by `python -m seqspec.passes.support`.
+
+"""
+
+
+def matrix() -> str:
+    """The page, in Markdown."""
+    return _HEAD + "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "| what | kernel | cpu | cuda | elsewhere |"
+    yield "|---|---|---|---|---|"
+    for form in FORMS:
+        kernels = ", ".join(f"`{kernel}`" for kernel in form.kernels)
+        dtypes = (", ".join(form.dtypes.get(target, ("–",))) for target in ("cpu", "cuda"))
+        yield f"| {form.what} | {kernels} | {' | '.join(dtypes)} | {form.otherwise} |"
+    yield "| everything else | plain opset 23 | all | all | |"
+    for form in FORMS:
+        if form.limits or form.condition:
+            yield f"\n## {', '.join(form.kernels)}\n"
+            yield f"Used where all of this is so, and else {form.otherwise}:\n"
+            yield from (f"- {limit.text}" for limit in form.limits)
+        if form.condition:
+            yield f"\nAt run time the file takes it where this is so, and else {form.otherwise}: {form.condition}."
+
+
+if __name__ == "__main__":
+    print(matrix(), end="")
