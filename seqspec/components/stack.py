@@ -234,10 +234,12 @@ class Stack(Inherited):
     def check_outputs(self) -> Findings:
         """What only the outputs would show, where nobody reads them: the stack ends with its last recurrent layer."""
         text = "nobody reads what this puts out: only final states are read"
+        layers = list(self.flat())
+        last = max((n for n, layer in enumerate(layers) if layer.recurrent), default=None)
+        if last is None:
+            return  # and the bridge says that there are none
         if self.final_norm:
             yield Finding("SEQ232", ("final_norm",), text)
-        layers = list(self.flat())
-        last = max((n for n, layer in enumerate(layers) if layer.recurrent), default=-1)
         for path in dict.fromkeys(layer.path for layer in layers[last + 1 :]):
             yield Finding("SEQ232", path, text)
 
