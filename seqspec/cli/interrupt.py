@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
+_AGAIN = 0.2  # seconds
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Exit 130 after Ctrl-C, 143 after SIGTERM. A second signal while clearing away changes nothing."""
-    before = [signal.signal(number, _exit) for number in _STOPPING]
+    """Exit 130 after Ctrl-C, 143 after SIGTERM. More signals while things are cleared away change nothing."""
+    before = {number: signal.signal(number, _stop) for number in _STOPPING}
     try:
         yield
     finally:
-        for number, handler in zip(_STOPPING, before, strict=True):
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _exit(number: int, frame: FrameType | None) -> NoReturn:
+class _Stop(SystemExit):
+    """Ours, and no library's own exit."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
     for stopping in _STOPPING:
         signal.signal(stopping, signal.SIG_IGN)
-    raise SystemExit(128 + number)
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.signal(signal.SIGALRM, lambda *_: _insist(number))
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
+    raise _Stop(128 + number)
+
+
+def _insist(number: int) -> None:
+    """Raises once more, unless it is under way: a bare `except` of a library, as it is imported, may have taken it."""
+    if not isinstance(sys.exception(), _Stop):
+        raise _Stop(128 + number)
