@@ -9,7 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from hypothesis import strategies as st
 from seqspec.components.inputs import Tokens
+from seqspec.components.rope import Rope
 from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, names
+from seqspec.graph.signature import Port
 
 from .parts import MAX_TIME
 from .strategy import Spec
@@ -30,6 +32,7 @@ class Side:
     placed: bool  # whether position_ids are given
     typed: bool  # whether token_type_ids are given, where there are any
     started: bool = False  # whether initial states are given, where they may be
+    told: bool = True  # whether documents and the length of a prefix are given, where they may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ class Batch:
             kept = alone.real[side.prefix][0]
             for name, array in alone.inputs.items():
                 if side_of(name, self.sides) is side:
-                    inputs[name] = array if "initial_state" in name else array[:, kept]
+                    inputs[name] = _columns(name, array, kept, kept)
         return replace(alone, inputs=inputs, real={p: np.ones((1, int(r.sum())), bool) for p, r in alone.real.items()})
 
     def noise(self, *, wild: bool = False) -> Batch:
@@ -96,7 +99,17 @@ class Batch:
                 inputs[features] = np.where(padding[..., None], values, inputs[features])
             elif not side.by_ids:
                 inputs[ids] = np.where(padding, inputs[ids][::-1, ::-1], inputs[ids])
+            if (documents := f"{side.prefix}document_ids") in inputs:
+                inputs[documents] = np.where(padding, inputs[documents][:, ::-1], inputs[documents])
         return replace(self, inputs=inputs)
+
+
+def _columns(name: str, array: Array, tokens: Any, keys: Any) -> Array:
+    """Of an input that has a value for each token, those of `tokens`; of one for each pair, also of `keys`."""
+    if "initial_state" in name or array.ndim == 1:
+        return array
+    picked = array[:, tokens]
+    return picked[:, :, keys] if array.ndim == 3 and array.dtype == np.int64 else picked
 
 
 def side_of(name: str, sides: tuple[Side, ...]) -> Side:
@@ -120,6 +133,7 @@ def inputs(draw: st.DrawFn, spec: Spec) -> Batch:
             placed=draw(st.integers(0, 3)) == 0,
             typed=draw(st.booleans()),
             started=draw(st.booleans()),
+            told=draw(st.integers(0, 3)) > 0,
         )
         sides.append(side)
     chunks = draw(_chunks(sides[-1].length))
@@ -153,16 +167,40 @@ def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...]
         else:
             arrays[f"{side.prefix}input_ids"] = _ids(random, size, side, kept, int(table.vocab_size or 0), pad_id)
         optional = f"{side.prefix}position_ids"
-        if optional in ports and side.placed:
+        # the angles of some scalings follow the largest position
+        by_length = any(isinstance(a.position, Rope) and a.position.switch for a in stack.attentions())
+        if optional in ports and side.placed and not by_length:
             arrays[optional] = random.integers(0, MAX_TIME, (size, side.length))
         if (types := f"{side.prefix}token_type_ids") in ports and side.typed:
             arrays[types] = random.integers(0, int((table and table.token_types) or 1), (size, side.length))
         for port in spec.signature.inputs:
             if side.started and port.name.startswith(f"{side.prefix}initial_state."):
                 arrays[port.name] = random.standard_normal((size, *(int(str(axis)) for axis in port.shape[1:])))
+        _tell(random, arrays, ports, side, kept, chunks if name == list(resolved.stacks)[-1] else ())
         if not side.by_ids and (side.padding != "none" or (pad_id is not None)):
             arrays[f"{side.prefix}attention_mask"] = kept.astype(np.int64)
     return Batch(size, sides, chunks, seed, arrays, real)
+
+
+def _tell(
+    random: np.random.Generator,
+    arrays: dict[str, Array],
+    ports: Mapping[str, Port],
+    side: Side,
+    kept: Array,
+    chunks: tuple[int, ...],
+) -> None:
+    """What masks are told: documents, a prefix that lies in the first chunk, pairs under names of their own."""
+    size = len(kept)
+    prefix, documents = f"{side.prefix}prefix_length", f"{side.prefix}document_ids"
+    if prefix in ports and side.told:
+        most = kept[:, : chunks[0] if chunks else None].sum(1)
+        arrays[prefix] = random.integers(0, most + 1)
+    if documents in ports and side.told:
+        arrays[documents] = np.sort(random.integers(-1, 3, (size, side.length)), 1)
+    for port in ports.values():
+        if port.dtype == "int64" and len(port.shape) == 3 and port.name.startswith(side.prefix):
+            arrays[port.name] = (random.random((size, side.length, side.length)) < 0.7).astype(np.int64)
 
 
 def _real(random: np.random.Generator, size: int, side: Side) -> Array:
@@ -208,8 +246,11 @@ def chunk(batch: Batch, shapes: Mapping[str, Shape], start: int, stop: int, firs
     last = batch.last
     for name, array in batch.inputs.items():
         if side_of(name, batch.sides) is last and "initial_state" not in name:
-            looks_back = any(PAST in names(size) for size in shapes[name])
-            given[name] = array[:, 0 if looks_back else start : stop]
+            looks_back = any(PAST in names(size) for size in shapes[name][:2])
+            if len(shapes[name]) > 1:
+                given[name] = _columns(name, array, slice(0 if looks_back else start, stop), slice(stop))
+            elif first:
+                given[name] = array
         elif first:
             given[name] = array
     return given

@@ -158,8 +158,9 @@ class Onnx:
         states = {s.present: s for s in self.case.spec.signature.states}
         feeds = narrow(self.case.chunk(batch.masked(), start, stop, state))
         state = dict(state)
-        if "encoder" in self.sessions and not state:
-            made = self._call("encoder", feeds)
+        early = next((role for role in ("encoder", "initial") if role in self.sessions), None)
+        if early and not state:
+            made = self._call(early, feeds)
             state |= {states[name].past if name in states else name: array for name, array in made.items()}
         role = "decoder" if "encoder" in self.sessions else "model"
         for carried in states.values():
@@ -181,7 +182,10 @@ class Onnx:
         given = {name: array for name, array in feeds.items() if name in wanted}
         given |= {n: np.zeros_like(feeds[n.replace("token_type_ids", "input_ids")]) for n in types - given.keys()}
         for name in wanted - given.keys():
-            if "initial_state" in name:
+            if name.endswith(("document_ids", "prefix_length")):
+                data = next(v for k, v in feeds.items() if k.endswith(("input_ids", "features")))
+                given[name] = np.zeros(data.shape[:2] if name.endswith("ids") else data.shape[:1], np.int64)
+            elif "initial_state" in name:
                 given[name] = np.zeros((len(next(iter(feeds.values()))), *self.case.shapes[name][1:]), np.float32)
         return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
 

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from seqspec.components.attention import CrossAttention, SelfAttention
+from seqspec.components.blocks import Sublayer
+from seqspec.components.efficient import LowRankAttention
+from seqspec.components.positions import RelativeBias
 from seqspec.graph.ir import Region
-from seqspec.ops.masks import Band, normalise
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
+from seqspec.ops.pairs import seen
 
 from .strategy import Spec
 
@@ -50,8 +53,26 @@ def _first_only(spec: Spec, weight: str) -> bool:
 
 
 def _sees_one(spec: Spec, weight: str) -> bool:
-    names = {str(a.name) for a in _attentions(spec) if normalise(a.allowed) == Band(0, 0)}
-    return any(part in weight for part in ("q_proj", "k_proj")) and any(f".{name}." in weight for name in names)
+    """Whether every query of the attention that a weight is of sees one key at most, or none."""
+    scoring = any(part in weight for part in ("q_proj", "k_proj", "e_proj", "embed_relative"))
+    tables: list[int] = []
+    for stack in spec.model.resolved().stacks.values():
+        for layer in stack.distinct():
+            for sublayer in layer.block:
+                most = _most_seen(sublayer)
+                if isinstance(sublayer, SelfAttention) and isinstance(sublayer.position, RelativeBias):
+                    tables.append(most)
+                own = f".{sublayer.name}." in weight or f"{sublayer.name}_norm." in weight
+                if own and (most == 0 or (most == 1 and scoring)):
+                    return True
+    return "embed_relative" in weight and max(tables, default=0) <= 1
+
+
+def _most_seen(sublayer: Sublayer) -> int:
+    """Keys that a query sees among six tokens, nothing being given."""
+    if isinstance(sublayer, SelfAttention):
+        return max(sum(stop - start for start, stop in seen(sublayer.allowed, query, 6)) for query in range(6))
+    return sublayer.projected_length if isinstance(sublayer, LowRankAttention) else 6
 
 
 def _partly_read(spec: Spec, weight: str) -> bool:
@@ -68,14 +89,10 @@ def _partly_read(spec: Spec, weight: str) -> bool:
     return not whole and narrow
 
 
-def _attentions(spec: Spec) -> list[SelfAttention]:
-    return [a for stack in spec.model.resolved().stacks.values() for a in stack.attentions()]
-
-
 EXEMPT = (
     Exemption("normalised over one channel, anything is constant", _single_channel),
     Exemption("a key's bias adds the same to every score of a query, unless it is turned", _key_bias),
     Exemption("the first token, looking back, sees only itself", _first_only),
-    Exemption("over a single key the weight is 1, whatever the score", _sees_one),
+    Exemption("over a single key the weight is 1, whatever the score, and over none nothing comes out", _sees_one),
     Exemption("final states are read in part: of some layers, or of one direction", _partly_read),
 )

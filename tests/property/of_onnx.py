@@ -6,7 +6,7 @@ from . import batches
 from .batches import Batch, Side
 from .case import Case, Onnx
 from .errors import finite, same_single
-from .of_torch import spans, told
+from .of_torch import spans, switches, told
 from .rounds import Property
 
 
@@ -43,7 +43,7 @@ def padding_is_not_read(case: Case) -> float:
 
 def chunks_are_the_whole(case: Case) -> float | None:
     """In chunks with the state handed on = torch at once. A Session refuses chunks without a token."""
-    if not case.spec.signature.states:
+    if not case.spec.signature.states or switches(case):
         return None
     batch, state, parts = case.batch.unplaced(), {}, []
     for start, stop in spans(batch, empty=False):

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from seqspec.backends.torch import module
+from seqspec.components.rope import Rope
+from seqspec.graph.dims import ENCODER_TIME, TIME, names
 
 from . import batches
 from .batches import Array, Batch
@@ -55,7 +57,7 @@ def padding_changes_nothing(case: Case) -> float | None:
 
 def chunks_are_the_whole(case: Case) -> float | None:
     """Run in chunks, some without a token, with the state handed on = run at once; so is the state at the end."""
-    if not case.spec.signature.states:
+    if not case.spec.signature.states or switches(case):
         return None
     state, parts = None, []
     for start, stop in spans(case.batch):
@@ -70,7 +72,8 @@ def chunks_are_the_whole(case: Case) -> float | None:
 def the_future_is_not_seen(case: Case) -> float | None:
     """Other tokens from some position on: not a bit of the outputs before it changes, and no gradient comes from there."""
     cut = case.batch.last.length // 2
-    if not case.spec.facts.causal or not case.timed or not cut:
+    given = any(name.endswith("prefix_length") for name in case.batch.inputs)  # what is seen in both directions
+    if not case.spec.facts.causal or not case.timed or not cut or given:
         return None
     side, changed = case.batch.last, dict(case.batch.inputs)
     data = next(n for n in (f"{side.prefix}input_ids", f"{side.prefix}features") if n in changed)
@@ -136,8 +139,7 @@ def training_without_dropout_is_inference(case: Case) -> float:
     """With every rate 0 the two modes give equal bits, padded rows included."""
     spec = Spec(_without_dropout(case.spec.data))
     model = module(spec.graph, case.weights).double()
-    trained = case.named(model.train()(**tensors(case.batch.inputs, torch.float64)))
-    return same(trained, case.run(case.batch, model.eval()), 0)
+    return same(case.run(case.batch, model.train()), case.run(case.batch, model.eval()), 0)
 
 
 def recomputing_changes_no_gradient(case: Case) -> float:
@@ -162,23 +164,50 @@ def spans(batch: Batch, *, empty: bool = True) -> Iterator[tuple[int, int]]:
         start += length
 
 
+def switches(case: Case) -> bool:
+    """Whether rotary angles change on the way: then a past was turned by others, and steps are another function."""
+    attentions = case.spec.model.resolved().stacks[case.spec.model.last].attentions()
+    limits = [a.position.switch for a in attentions if isinstance(a.position, Rope) and a.position.switch]
+    return any(int(case.batch.real[case.batch.last.prefix].sum(1).max()) > limit for limit in limits)
+
+
 def told(case: Case, parts: list[dict[str, Array]], whole: Arrays) -> tuple[Arrays, Arrays]:
     """What chunks say together, beside what the whole says. A pooled output is the last chunk's."""
-    joined = {k: np.concatenate([part[k] for part in parts], 1) for k in whole if k in case.timed}
+    joined = {}
+    for port in case.spec.signature.outputs:
+        timed = [axis for axis, size in enumerate(port.shape) if TIME in names(size)]
+        found = [part[port.name] for part in parts]
+        if len(timed) == 2:  # weights: keys that are not there yet are not seen
+            length = whole[port.name].shape[timed[1]]
+            found = [_wider(array, timed[1], length) for array in found]
+        if timed:
+            joined[port.name] = np.concatenate(found, timed[0])
     return parts[-1] | joined, whole
+
+
+def _wider(array: Array, axis: int, length: int) -> Array:
+    """With zeros behind, up to that length."""
+    widths = [(0, length - array.shape[n] if n == axis else 0) for n in range(array.ndim)]
+    return np.pad(array, widths)
 
 
 def _real(case: Case, values: Arrays) -> dict[str, Array]:
     """Outputs at real tokens; pooled ones as they are."""
     real = case.batch.real[case.batch.last.prefix]
-    return {k: v[real] if k in case.timed else v for k, v in values.items()}
+    values = {k: np.moveaxis(v, 2, 1) if v.ndim == 4 else v for k, v in values.items()}
+    return {k: v[real] if k in case.timed or v.ndim == 4 else v for k, v in values.items()}
 
 
 def _rows(case: Case, values: Arrays, row: int) -> dict[str, Array]:
-    """Outputs whose row holds its real tokens only."""
+    """Outputs whose row holds its real tokens only, along every axis of time."""
     real, read = (case.batch.real[side.prefix][row] for side in (case.batch.last, case.batch.sides[0]))
-    kept = {k: v[:, real] if k in case.timed else v for k, v in values.items()}
-    return {k: v[:, :, read] if k.startswith("attentions") else v for k, v in kept.items()}
+    kept = {}
+    for port in case.spec.signature.outputs:
+        kept[port.name] = values[port.name]
+        for axis, size in enumerate(port.shape):
+            if {TIME, ENCODER_TIME} & names(size):
+                kept[port.name] = kept[port.name].compress(real if TIME in names(size) else read, axis)
+    return kept
 
 
 def _backward(model: torch.nn.Module, batch: Batch) -> None:

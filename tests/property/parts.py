@@ -40,7 +40,37 @@ added_positions = st.one_of(
     _kind("learned", max_length=st.integers(MAX_TIME, 24)),
 )
 
+def _factors(pairs: int) -> st.SearchStrategy[list[float]]:
+    return st.lists(st.sampled_from([0.5, 1.0, 2.0, 5.0]), min_size=pairs, max_size=pairs)
+
+
+def _longropes(pairs: int) -> st.SearchStrategy[Plain]:
+    """A scaling for heads that turn so many pairs."""
+    optional = st.one_of(
+        st.just({}), st.just({"factor": 4.0}), st.just({"factor": 0.5}), st.just({"attention_factor": 1.3})
+    )
+    plain = _kind(
+        "longrope",
+        short_factor=_factors(pairs),
+        long_factor=_factors(pairs),
+        original_max_length=st.sampled_from([3, 9, 100]),
+    )
+    return st.builds(lambda scaling, more: scaling | more, plain, optional)
+
+
 _scalings = st.one_of(
+    _kind("dynamic", factor=st.sampled_from([0.5, 2.0, 4.0]), original_max_length=st.sampled_from([3, 9, 100])),
+    _kind(
+        "yarn",
+        {
+            "beta_fast": st.sampled_from([4.0, 32.0]),
+            "beta_slow": st.sampled_from([0.5, 1.0]),
+            "truncate": st.booleans(),
+            "attention_factor": st.sampled_from([0.9, 1.4]),
+        },
+        factor=st.sampled_from([0.5, 4.0]),
+        original_max_length=st.sampled_from([4, 100]),
+    ),
     _kind("linear", factor=st.sampled_from([0.5, 2.0, 3.5])),
     _kind(
         "llama3",
@@ -63,6 +93,12 @@ ropes = st.one_of(
         },
     ),
 )
+
+score_biases = st.one_of(
+    st.sampled_from(["alibi", "relative_bias"]),
+    _kind("relative_bias", buckets=st.sampled_from([4, 6, 32]), max_distance=st.sampled_from([17, 20, 128])),
+)
+"""Positions that are added to scores."""
 
 _TURNED = {0.25: [8], 0.5: [4, 8], 0.75: [8], 1.0: [2, 4, 6]}  # head widths of which a fraction is even
 
@@ -94,7 +130,27 @@ _open = st.one_of(
     _kind("window", {"left": _sides}, right=_sides),
 )
 _only_causal = st.one_of(_causal, _backward)
+_open = st.one_of(
+    _open,
+    st.sampled_from(["prefix", "documents"]),
+    _kind("global", tokens=st.lists(st.integers(0, 8), min_size=1, max_size=3)),
+    _kind("given", name=st.sampled_from(["extra", "seen"])),
+    st.builds(
+        lambda mask: {k: v for k, v in mask.items() if k != "seed" or mask.get("random_blocks", 3)},
+        _kind(
+            "block_sparse",
+            {
+                "window_blocks": st.sampled_from([1, 3, 5]),
+                "global_blocks": st.integers(0, 2),
+                "random_blocks": st.integers(0, 3),
+                "seed": st.integers(0, 9),
+            },
+            block_size=st.integers(1, 4),
+        ),
+    ),
+)
 causal_masks = st.one_of(
+    st.builds(lambda one: {"any": [one, "prefix"]}, _only_causal),
     _joined(_only_causal),
     st.builds(lambda one, more: {"all": [one, *more]}, _only_causal, st.lists(_joined(_open), min_size=1, max_size=2)),
     st.builds(lambda more: {"all": [*more, "causal"]}, st.lists(_joined(_open), min_size=1, max_size=2)),
@@ -111,6 +167,7 @@ _heads = {
     "softcap": st.sampled_from([0.5, 3.0, 30.0]),
     "bias": _biases,
     "dropout": rates,
+    "return_weights": st.sampled_from([False, False, True]),
 }
 
 
@@ -125,16 +182,42 @@ def _head_counts(draw: st.DrawFn, width: int, widths: list[int] | None) -> Plain
     implied = width // heads if width % heads == 0 else None
     if implied is None or (widths and implied not in widths) or draw(st.booleans()):
         counts["head_dim"] = draw(st.sampled_from(widths) if widths else st.integers(1, 6))
+    if draw(st.integers(0, 3)) == 0:
+        counts["value_dim"] = draw(st.integers(1, 6))
     return counts
 
 
 @st.composite
 def self_attentions(draw: st.DrawFn, width: int, causal: bool, inherited: Any, must_turn: bool) -> Plain:
     """`inherited` is the stack's position; `must_turn` forbids to override it."""
-    own = None if must_turn else draw(st.one_of(st.none(), st.just("none"), ropes))
+    own = None if must_turn else draw(st.one_of(st.none(), st.just("none"), ropes, score_biases))
     widths = turns(inherited if own is None else own)
     fields = draw(_kind("attention", {**_heads, "mask": causal_masks if causal else open_masks}))
-    return fields | draw(_head_counts(width, widths)) | ({} if own is None else {"position": own})
+    fields |= {} if own is None else {"position": own}
+    if widths is None and draw(st.integers(0, 5)) == 0:
+        fields.pop("bias", None)
+        return fields | {"heads": draw(st.sampled_from([n for n in range(1, width + 1) if width % n == 0])), **_BARE}
+    fields |= draw(_head_counts(width, widths))
+    if own == "rope" and draw(st.booleans()):
+        pairs = fields.get("head_dim", width // fields["heads"]) // 2
+        fields["position"] = {"kind": "rope", "scaling": draw(_longropes(pairs))}
+    return fields
+
+
+_BARE = {"projections": "none"}
+linear_attentions = _kind("linear_attention", {"bias": _biases})
+low_rank_attentions = _kind(
+    "low_rank_attention", _heads, projected_length=st.integers(1, 4), max_length=st.integers(MAX_TIME, 20)
+)
+
+
+@st.composite
+def cheap_attentions(draw: st.DrawFn, width: int, causal: bool) -> Plain:
+    """What is not quadratic."""
+    if not causal and draw(st.booleans()):
+        return draw(low_rank_attentions) | draw(_head_counts(width, None))
+    fields = draw(linear_attentions) | draw(_head_counts(width, None))
+    return fields if causal or draw(st.booleans()) else fields | {"causal": draw(st.booleans())}
 
 
 @st.composite
@@ -161,6 +244,8 @@ def blocks(draw: st.DrawFn, width: int, causal: bool, position: Any, must_turn: 
     least = 1 if must_turn else 0
     for n in range(draw(st.integers(least, 2 if source is None else 1))):
         sublayers.append(draw(self_attentions(width, causal, position, must_turn and n == 0)))
+    if draw(st.integers(0, 3)) == 0:
+        sublayers.append(draw(cheap_attentions(width, causal)))
     if source is not None:
         sublayers += [draw(cross_attentions(width, source)) for _ in range(draw(st.integers(1, 2)))]
     if not sublayers:

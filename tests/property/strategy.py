@@ -179,18 +179,18 @@ def _widths(draw: st.DrawFn, source: Plain, width: int, others: st.SearchStrateg
 @st.composite
 def _block_layers(draw: st.DrawFn, width: int, causal: bool, source: str | None, repeats: int) -> Plain:
     """`position`, `mask`, `blocks` and `layers`. Where a `source` is named, some block reads it."""
-    position = draw(st.one_of(parts.added_positions, parts.ropes))
-    rotary = parts.turns(position) is not None
+    position = draw(st.one_of(parts.added_positions, parts.ropes, parts.score_biases))
+    acting = position not in ("none", "sinusoidal") and not _is_added(position)
     stack: Plain = {} if position == "none" and draw(st.booleans()) else {"position": position}
     repeat = st.fixed_dictionaries({}, optional={"repeat": st.integers(1, repeats)})
     if draw(st.integers(0, 2)):
-        found = draw(parts.blocks(width, causal, position, rotary, source))
+        found = draw(parts.blocks(width, causal, position, acting, source))
         stack["layers"] = [draw(repeat) | {"block": found}]
         written = [found]
     else:
         named = dict(zip(["local", "global"], (None, source), strict=True))
         stack["blocks"] = {
-            name: draw(parts.blocks(width, causal, position, rotary and name == "local", reads))
+            name: draw(parts.blocks(width, causal, position, acting and name == "local", reads))
             for name, reads in named.items()
         }
         stack["layers"] = [draw(repeat) | {"pattern": draw(st.sampled_from([["local", "global"], ["global", "local"]]))}]
@@ -198,6 +198,11 @@ def _block_layers(draw: st.DrawFn, width: int, causal: bool, source: str | None,
     if any(s["kind"] == "attention" for block in written for s in block) and draw(st.booleans()):
         stack["mask"] = draw(parts.causal_masks if causal else parts.open_masks)
     return stack
+
+
+def _is_added(position: Any) -> bool:
+    """Whether a position goes into the embedding, and not into attention."""
+    return isinstance(position, dict) and position["kind"] in ("sinusoidal", "learned")
 
 
 # ---- a decoder that reads an encoder -----------------------------------------------------------------------------
