@@ -17,6 +17,7 @@ from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
 from seqspec.ops.embedding import Embedding, Lookup
 from seqspec.ops.linear import Linear, PartLinear, TiedLinear, TiedPartLinear
+from seqspec.ops.loss import CrossEntropy, MeanSquaredError
 from seqspec.ops.masks import CAUSAL, EVERYTHING, AllOf, AnyOf, Band
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
@@ -36,6 +37,7 @@ S = P + T
 SIZES = {BATCH: 3, TIME: 5, PAST: 4}
 NO_PAST = {BATCH: 3, TIME: 5, PAST: 0}
 ONE = {BATCH: 1, TIME: 1, PAST: 4}
+NO_TIME = {BATCH: 3, TIME: 0, PAST: 4}
 
 # right padding, left padding, holes, and a row without any real token
 MASKS = {
@@ -222,6 +224,35 @@ def pools() -> Iterator[Row]:
         yield Row(f"so-far-{name}-empty", so_far, (nothing, mask((B, T), np.zeros((3, 0), bool))), no_time, (before,))
 
 
+def losses() -> Iterator[Row]:
+    some = ints((B, T), [[2, 5, 0, 4, 1], [0, -100, 3, -100, 5], [0, 1, 2, 3, 4]])
+    masks = {"mask": MASKS[5], "mask-none": None, "nothing": np.zeros((3, 5), bool)}
+    none, spoilt = Input((B, T), None, "int64"), np.where(MASKS[5][..., None], X.array, np.nan)
+    for op in (CrossEntropy(), CrossEntropy(shift=True)):
+        for name, real_tokens in masks.items():
+            yield Row(f"{op}-{name}", op, (X, some, mask((B, T), real_tokens)), SIZES)
+        yield Row(f"{op}-absent", op, (X, some, None), SIZES)
+        yield Row(f"{op}-longer", op, (X, some, mask((B, S), MASKS[9])), SIZES)
+        yield Row(f"{op}-left-out", op, (X, none, None), SIZES, onnx=False)
+        yield Row(f"{op}-ignored", op, (X, ints((B, T), some.array * 0 - 100), None), SIZES)
+        yield Row(f"{op}-large", op, (Input((B, T, 6), X.array * 1e4), some, None), SIZES)
+        yield Row(f"{op}-one", op, (real((B, T, 6), 1, 1, 6), ints((B, T), [[3]]), None), ONE)
+        yield Row(f"{op}-empty", op, (real((B, T, 6), 3, 0, 6), ints((B, T), np.zeros((3, 0), int)), None), NO_TIME)
+    yield Row("a-row", CrossEntropy(), (real((B, 6), 3, 6), ints((B,), [4, -100, 0]), None), SIZES)
+    squared = MeanSquaredError()
+    labels = Input((B, T, 6), np.where(MASKS[5][..., None], random(3, 5, 6, seed=9), np.nan))
+    for name, y in (("mask", X.array), ("nan", spoilt)):
+        yield Row(f"squared-{name}", squared, (Input((B, T, 6), y), labels, mask((B, T), MASKS[5])), SIZES)
+    whole = real((B, T, 6), 3, 5, 6, seed=9)
+    for name in ("mask-none", "nothing"):
+        yield Row(f"squared-{name}", squared, (X, whole, mask((B, T), masks[name])), SIZES)
+    yield Row("squared-longer", squared, (X, whole, mask((B, S), MASKS[9])), SIZES)
+    yield Row("squared-absent", squared, (X, whole, None), SIZES)
+    yield Row("squared-left-out", squared, (X, Input((B, T, 6), None), None), SIZES, onnx=False)
+    yield Row("squared-a-row", squared, (real((B, 6), 3, 6), real((B, 6), 3, 6, seed=9), None), SIZES)
+    yield Row("squared-empty", squared, (real((B, T, 6), 3, 0, 6), real((B, T, 6), 3, 0, 6), None), NO_TIME)
+
+
 ROWS: list[Row] = [
     *simple(),
     *shape(),
@@ -230,6 +261,7 @@ ROWS: list[Row] = [
     *positions(),
     *attention(),
     *pools(),
+    *losses(),
 ]
 
 if importlib.util.find_spec("cases_attention"):
@@ -241,3 +273,8 @@ if importlib.util.find_spec("cases_recurrent"):
     from cases_recurrent import ROWS as RECURRENT
 
     ROWS += RECURRENT
+
+if importlib.util.find_spec("cases_signals"):
+    from cases_signals import ROWS as SIGNALS
+
+    ROWS += SIGNALS
