@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from seqspec.graph.dims import evaluate
 from seqspec.graph.ir import Value
 from seqspec.ops.attention import Attention
+from seqspec.ops.conv import Conv1d, PatchEmbedding
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.masks import AllOf, AnyOf, Band, BlockSparse, Global, Mask
 from seqspec.ops.pairs import pairs
@@ -46,7 +47,10 @@ def test_attention_pays_for_visible_pairs(row: Row) -> None:
     assert row.op.flops(*values(row)) == batch * heads * visible * 2 * (width + v.shape[3])
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if isinstance(r.op, Linear | TiedLinear)], ids=str)
+PRODUCTS = Linear | TiedLinear | Conv1d | PatchEmbedding
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if isinstance(r.op, PRODUCTS)], ids=str)
 def test_products_cost_what_torch_counts(row: Row) -> None:
     with FlopCounterMode(display=False) as counter:
         torch_module(row)(**torch_arguments(row))

@@ -13,8 +13,10 @@ from seqspec.ops.attend import DotScores
 from seqspec.ops.attention import Attention
 from seqspec.ops.base import Op
 from seqspec.ops.cache import Append
+from seqspec.ops.conv import Conv1d, PatchEmbedding
 from seqspec.ops.elementwise import Add
 from seqspec.ops.embedding import Embedding
+from seqspec.ops.frames import ChannelsLast, ClassToken, RealFirst
 from seqspec.ops.initial_state import GivenState
 from seqspec.ops.linear import Linear, PartLinear, TiedPartLinear
 from seqspec.ops.norm import LayerNorm, RMSNorm
@@ -69,6 +71,12 @@ REFUSED: list[tuple[Op, list[Value | None], str]] = [
     (DotScores(), [value((B, 5)), value(FEATURES)], "a query .* does not fit keys"),
     (RealPlaces(), [value(FEATURES), value((B, S), "bool")], "does not fit a memory"),
     (LocalAlignment(2), [value((B, T)), *map(value, [(B, 2), (B, T), (B, 1)])], "do not fit scores"),
+    (Conv1d(5, 2, 3), [value(FEATURES)], "a convolution of 5 channels"),
+    (PatchEmbedding(3, 8, 4), [value((B, 1, 8, 8))], "3 channels are cut from"),
+    (PatchEmbedding(1, 8, 4), [value((B, 1, 8, 9))], "9 pixels are not cut into patches of 4"),
+    (RealFirst(), [value(FEATURES), value((B, S), "bool")], "the mask of"),
+    (ClassToken(5), [value(FEATURES)], "a token of width 5"),
+    (ChannelsLast(), [heads(2)], "are put last"),
     (GivenState(2, 5), [value((B, 1, 5)), value(FEATURES)], "an initial state is"),
 ]
 

@@ -218,7 +218,7 @@ class Face:
     def __init__(self, forward: Forward, group: Group, node: Node) -> None:
         self._forward, self._group, self._node = forward, group, node
         self.node_scope = node.name
-        self.module = f"self.{node.name}"
+        self.module = f"self.{names.path(node.name)}" if node.name else ""
 
     def use(self, helper: Helper) -> str:
         return self._forward.file.use(helper)

@@ -1,0 +1,52 @@
+"""Rows of the ops that read sound and images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from harness import Array, Input, Row, single
+
+from seqspec.graph.dims import BATCH, PAST, TIME, dim
+from seqspec.ops.conv import Conv1d, PatchEmbedding
+from seqspec.ops.frames import ChannelsLast, ClassToken, RealFirst, Subsample
+
+B, T = dim(BATCH), dim(TIME)
+SIZES = {BATCH: 3, TIME: 5, PAST: 0}
+MASK = np.array([[1, 1, 1, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool)
+
+
+def random(*shape: int) -> Array:
+    return single(np.random.default_rng(shape).normal(size=shape))
+
+
+def frames(channels: int, time: int = 5) -> Input:
+    return Input((B, T, channels), random(3, time, channels))
+
+
+def convolutions() -> Iterator[Row]:
+    shapes = [(3, 1), (3, 2), (1, 1), (1, 3), (5, 3), (7, 2), (11, 4)]
+    for (kernel, stride), time in ((shape, time) for shape in shapes for time in (1, 4, 5)):
+        sizes = {**SIZES, TIME: time}
+        yield Row(f"{kernel}-{stride}-{time}", Conv1d(6, 4, kernel, stride), (frames(6, time),), sizes)
+    for op in (Conv1d(6, 6, 3, groups=6), Conv1d(6, 4, 3, 2, 2, False), Conv1d(6, 9, 5, groups=3)):
+        yield Row(repr(op), op, (frames(6),), SIZES)
+    for channels, height, width, patch in ((3, 4, 6, 2), (1, 3, 3, 3), (2, 5, 1, 1)):
+        shape = (B, channels, height, width)
+        pixels = Input(shape, random(3, channels, height, width))
+        yield Row(f"{height}x{width}-{patch}", PatchEmbedding(channels, 7, patch), (pixels,), SIZES)
+
+
+def masks() -> Iterator[Row]:
+    x, spoilt = frames(2), np.where(MASK[..., None], random(3, 5, 2), np.nan)
+    for name, mask in (("mask", MASK), ("nothing-padded", np.ones((3, 5), bool)), ("mask-none", None)):
+        yield Row(name, RealFirst(), (x, Input((B, T), mask, "bool")), SIZES, onnx=mask is not None)
+    yield Row("nan", RealFirst(), (Input((B, T, 2), spoilt), Input((B, T), MASK, "bool")), SIZES)
+    for step in (1, 2, 3, 7):
+        yield Row(f"{step}", Subsample(step), (Input((B, T), MASK, "bool"),), SIZES)
+    yield Row("mask-none", Subsample(2), (Input((B, T), None, "bool"),), SIZES, onnx=False)
+    yield Row("three", ChannelsLast(), (Input((B, 4, T), random(3, 4, 5)),), SIZES)
+    yield Row("before", ClassToken(2), (x,), SIZES)
+
+
+ROWS: list[Row] = [*convolutions(), *masks()]
