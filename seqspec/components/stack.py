@@ -194,13 +194,17 @@ class Stack(Inherited):
                     yield Layer.bare(("layers", n), entry)
 
     def distinct(self) -> Iterator[Layer]:
-        """Every layer as written, once."""
+        """Every layer as written, once, in the order of first use, so that the order of keys in `blocks` says nothing."""
+        blocks = dict(self.blocks or {})
         for n, entry in enumerate(self.layers):
             if isinstance(entry, Block):
                 yield Layer(("layers", n, "block"), None, tuple(entry.block))
-            elif not isinstance(entry, Pattern):
+            elif isinstance(entry, Pattern):
+                used = {name: blocks.pop(name) for name in dict.fromkeys(entry.pattern) if name in blocks}
+                yield from (Layer(("blocks", name), None, tuple(block), name) for name, block in used.items())
+            else:
                 yield Layer.bare(("layers", n), entry)
-        for name, block in (self.blocks or {}).items():
+        for name, block in blocks.items():
             yield Layer(("blocks", name), None, tuple(block), name)
 
     def attentions(self) -> Iterator[SelfAttention]:
