@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.dims import TIME, dim
+from seqspec.graph.signature import python_name
 from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Stepper(Protocol):
-    """`step` takes inputs by name and what it returned before as `state`; it returns logits[B, T, V] and the state."""
+    """`step` takes inputs by name and what it returned before as `state`; it returns logits and the state.
+
+    Logits are [B, T, V], or [B, 1, V] where a model gives the last ones only.
+    """
 
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]: ...
 
@@ -30,7 +34,8 @@ class SessionStepper:
     def __init__(self, session: Session) -> None:
         self.session = session
         logits = next((p for p in session.outputs if p.name == "logits"), None)
-        if logits is None or not session.signature.states or logits.shape[1:2] != (dim(TIME),):
+        moving = logits is not None and logits.shape[1:2] in ((dim(TIME),), (1,)) and len(logits.shape) == 3
+        if not moving or not session.signature.states:
             has = ", ".join(f"`{p.name}`" for p in session.outputs)
             text = f"generation needs logits at every position and a state to carry; this model gives {has}"
             raise RuntimeFault("SEQ511", text, "a decoder with `head: {kind: lm}` generates")
@@ -56,7 +61,7 @@ class TorchStepper:
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
         import torch
 
-        tensors = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
+        tensors = {python_name(name): torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
         with torch.no_grad():
             output = self.module(**tensors, state=state)
         return output.logits.float().cpu().numpy(), output.state
