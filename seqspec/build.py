@@ -28,8 +28,12 @@ def build(model: Model) -> Graph:
     once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
     last = built[model.last]
     attentions = [replace(weights, hint=f"attentions.{name}") for name, weights in last.weights.items()]
-    output = _output(root, model, last)
-    return Graph(root.done(output, *attentions), frozenset(once if model.stateful else ()))
+    reading = _reading(model, last)
+    outputs = [_output(root, model, reading), *attentions]
+    region = root.done(*outputs)
+    loss = model.head.loss(root, reading, outputs[0], shift=facts[model.last].causal) if model.head else None
+    training = root.done(*outputs, loss) if loss else None
+    return Graph(region, frozenset(once if model.stateful else ()), training)
 
 
 def class_name(name: str) -> str:
@@ -46,14 +50,15 @@ def _plan(model: Model, name: str, stack: Stack) -> Plan:
         alone=len(model.stacks) == 1,
         stateful=last and model.stateful,
         owner=model.stacks[owner] if owner else None,
-        mask_wanted=bool(readers) or (last and _pools(model)),
+        mask_wanted=bool(readers) or (last and _asks_for_padding(model)),
         finals_wanted=frozenset(_finals(model, name, stack, readers)),
     )
 
 
-def _pools(model: Model) -> bool:
-    """Whether the head reduces time, and so asks which tokens are real."""
-    return model.head is not None and model.head.pooled not in ("none", "final_state")
+def _asks_for_padding(model: Model) -> bool:
+    """Whether the head asks which tokens are real: to reduce time, or for a loss over all of it."""
+    head = model.head
+    return head is not None and (head.labels_positions if head.pooled == "none" else head.pooled != "final_state")
 
 
 def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[int]:
@@ -83,21 +88,24 @@ def _owned(model: Model, name: str) -> Tables:
     return table.tables(name, int(table.d_model or 0), int(stack.d_model or 0))
 
 
-def _output(root: Builder, model: Model, built: Built) -> Value:
-    if model.head is None:
-        return replace(built.x, hint="last_hidden_state")
-    stack = model.stacks[model.last]
-    table = model.table(model.last)
-    owner = model.owner(stack) or model.last
+def _reading(model: Model, built: Built) -> Reading:
+    """What the head is handed."""
+    layers, table = list(model.stacks[model.last].flat()), model.table(model.last)
     final = None
-    layers = list(stack.flat())
-    if model.head.pooled == "final_state" and (recurrent := layers[-1].recurrent):
+    if model.head and model.head.pooled == "final_state" and (recurrent := layers[-1].recurrent):
         from seqspec.ops.state import SelectState  # as in components/recurrent.py
 
         select = SelectState(
             recurrent.num_layers - 1, recurrent.layers.directions, "sum" if recurrent.merge == "sum" else "all"
         )
         final = (built.finals[len(layers) - 1][0], select)
+    owner = model.owner(model.stacks[model.last]) or model.last
     tokens = _owned(model, owner).tokens if table else None
-    output = model.head.build(root, Reading(built.x, built.mask, final, tokens, model.stateful))
+    return Reading(built.x, built.mask, final, tokens, model.stateful)
+
+
+def _output(root: Builder, model: Model, reading: Reading) -> Value:
+    if model.head is None:
+        return replace(reading.x, hint="last_hidden_state")
+    output = model.head.build(root, reading)
     return replace(output, hint="embedding") if model.head.kind == "embedding" else output

@@ -11,6 +11,7 @@ from seqspec.components.inputs import Tokens
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.linear import Linear, TiedLinear
+from seqspec.ops.loss import CrossEntropy, MeanSquaredError
 
 if TYPE_CHECKING:
     from seqspec.ops.state import SelectState
@@ -49,6 +50,18 @@ class Head(Component):
         """How time is reduced."""
         return "none"
 
+    @property
+    def labels_positions(self) -> bool:
+        """Whether there is a label for every position, so that the loss asks which are real."""
+        return False
+
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value | None:
+        """What `labels` make of the output; None for a head that learns nothing by itself.
+
+        `shift`: the stack reads no future, so that its next token can be asked of it.
+        """
+        return None
+
 
 class LanguageModel(Head):
     """x[B, T, D] -> logits[B, T, V] over the vocabulary."""
@@ -84,6 +97,14 @@ class LanguageModel(Head):
         head = Linear(width_of(reading.x), int(self.vocab_size or 0), self.bias)
         return g.add(head, reading.x, name="head", hint="logits")
 
+    @property
+    def labels_positions(self) -> bool:
+        return True
+
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
+        labels = g.input("labels", output.shape[:-1], "int64", optional=True)
+        return g.add(CrossEntropy(shift), output, labels, reading.mask, hint="loss")
+
 
 class PooledHead(Head):
     """A head that may reduce time first."""
@@ -94,6 +115,10 @@ class PooledHead(Head):
     @property
     def pooled(self) -> Pooling:
         return self.pool
+
+    def _padding(self, reading: Reading) -> Value | None:
+        """The mask, where there is an output for every position."""
+        return reading.mask if self.pool == "none" else None
 
     def check(self, stack: Readable) -> Findings:
         if self.pool == "final_state" and not stack.final_state:
@@ -126,6 +151,14 @@ class Classifier(PooledHead):
         x = self.reduce(g, reading)
         return g.add(Linear(width_of(x), self.classes, self.bias), x, name="head", hint="logits")
 
+    @property
+    def labels_positions(self) -> bool:
+        return self.pool == "none"
+
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
+        labels = g.input("labels", output.shape[:-1], "int64", optional=True)
+        return g.add(CrossEntropy(), output, labels, self._padding(reading), hint="loss")
+
 
 class Regression(PooledHead):
     """pooled x -> numbers [B, size], or [B, T, size] with `pool: none`."""
@@ -139,6 +172,14 @@ class Regression(PooledHead):
     def build(self, g: Builder, reading: Reading) -> Value:
         x = self.reduce(g, reading)
         return g.add(Linear(width_of(x), self.size, self.bias), x, name="head", hint="logits")
+
+    @property
+    def labels_positions(self) -> bool:
+        return self.pool == "none"
+
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
+        labels = g.input("labels", output.shape, optional=True)
+        return g.add(MeanSquaredError(), output, labels, self._padding(reading), hint="loss")
 
 
 class Embedding(PooledHead):

@@ -8,15 +8,17 @@ from typing import NamedTuple
 from pydantic import Field
 
 from seqspec.components.attention import CrossAttention, Heads, SelfAttention
+from seqspec.components.audio import Audio
 from seqspec.components.base import Component, Count, Finding, Findings, Rate, Word
 from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
 from seqspec.components.bridge import Place, Source
 from seqspec.components.efficient import LinearAttention, LowRankAttention
+from seqspec.components.image import Image
 from seqspec.components.inputs import Features, Input, Tokens
 from seqspec.components.linear import LinearLayer
 from seqspec.components.masks import Causal, Mask, NoMask
 from seqspec.components.norms import LayerNorm, Norm
-from seqspec.components.positions import Alibi, NoPosition, Position, RelativeBias
+from seqspec.components.positions import Alibi, Learned, NoPosition, Position, RelativeBias
 from seqspec.components.recurrent import GRU, LSTM, RNN, Recurrent
 from seqspec.components.rope import Rope
 
@@ -141,6 +143,8 @@ class Stack(Inherited):
         if isinstance(given, Features):
             width = given.d_model or d_model
             return given.model_copy(update={"d_model": width}), d_model or width
+        if isinstance(given, Audio | Image):
+            return given, d_model or (given.width if isinstance(given, Audio) else None)
         shared = owner.input if owner and isinstance(owner.input, Tokens) else None
         source = given.resolved(d_model, shared)
         return source, d_model or (shared.d_model if shared else source.d_model)
@@ -194,7 +198,7 @@ class Stack(Inherited):
                     yield Layer.bare(("layers", n), entry)
 
     def distinct(self) -> Iterator[Layer]:
-        """Every layer as written, once, in the order of first use, so that the order of keys in `blocks` says nothing."""
+        """Every layer as written, once, in the order of first use: the order of keys in `blocks` says nothing."""
         blocks = dict(self.blocks or {})
         for n, entry in enumerate(self.layers):
             if isinstance(entry, Block):
@@ -259,13 +263,14 @@ class Stack(Inherited):
                 entries.append(layer.recurrent.layers)
         mixing = [s for layer in self.distinct() for s in layer.block if isinstance(s, MIXING)]
         looks = [bool(s.causal) for s in mixing] + [e.directions == 1 for e in entries]
+        looks.append(not isinstance(self.input, Audio | Image))
         return Facts(width or 0, Source(tuple(entries), width or 0), all(looks), last)
 
     def entry_width(self) -> int | None:
         """Channels that enter the first layer."""
         if isinstance(self.input, Features) and self.input.d_model is None:
             return self.input.size
-        return self.d_model
+        return self.input.width if isinstance(self.input, Audio) else self.d_model
 
     # ---- checks ------------------------------------------------------------------------------------------------
 
@@ -308,6 +313,11 @@ class Stack(Inherited):
         if self.position and acting and not any(type(a.position) is type(self.position) for a in self.attentions()):
             text = f"`{self.position.kind}` acts in self-attention, and no layer here takes it"
             yield Finding("SEQ234", ("position",), text)
+        if isinstance(self.input, Image) and isinstance(self.position, Learned):
+            count, rows = self.input.count, self.position.max_length
+            if count != rows:
+                text = f"the image is {count} vectors, and max_length ({rows}) must be as many"
+                yield Finding("SEQ234", ("position", "max_length"), text)
         patterns = {n for entry in self.layers if isinstance(entry, Pattern) for n in entry.pattern}
         for block in self.blocks or {}:
             if block not in patterns:
@@ -374,6 +384,9 @@ class Stack(Inherited):
 
     def _check_causal(self, name: str) -> Findings:
         hint = "add `causal` to an `all` mask, or write `causal: false` on the stack"
+        if isinstance(self.input, Audio | Image):
+            text = f"`{self.input.kind}` is read at once, the future included, and the {name} is causal"
+            yield Finding("SEQ222", ("input",), text, "write `causal: false` on the stack if that is meant")
         for layer in self.distinct():
             for n, sublayer in enumerate(layer.block):
                 if isinstance(sublayer, SelfAttention) and not sublayer.causal:

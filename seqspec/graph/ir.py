@@ -127,10 +127,20 @@ class Region:
 
 @dataclass(frozen=True)
 class Graph:
-    """A whole model. Inputs named in `once` are read on the first call only (an encoder's)."""
+    """A whole model. Inputs named in `once` are read on the first call only (an encoder's).
+
+    `training` is the root once more with the optional input `labels` and the output `loss`, where the head has one. It
+    calls the same regions, and has the same parameters and states.
+    """
 
     root: Region
     once: frozenset[str] = frozenset()
+    training: Region | None = None
+
+    @property
+    def trainable(self) -> Graph:
+        """The graph whose root takes labels, where there is one."""
+        return Graph(self.training, self.once) if self.training else self
 
     def regions(self) -> tuple[Region, ...]:
         """Every distinct region, children before parents."""

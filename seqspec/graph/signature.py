@@ -14,7 +14,7 @@ from seqspec.graph.types import DType
 
 @dataclass(frozen=True)
 class Port:
-    """A named input or output. `once`: read on the first call only. `optional`: may be left out."""
+    """A named input or output. `once`: read on the first call only. `optional`: may be left out, or be None."""
 
     name: str
     shape: Shape
@@ -75,7 +75,7 @@ def signature(graph: Graph) -> Signature:
     """The signature of a whole model."""
     root = graph.root
     inputs = tuple(Port(v.name, v.shape, v.dtype, v.optional, v.name in graph.once) for v in root.inputs)
-    outputs = tuple(Port(output_name(v), v.shape, v.dtype) for v in root.outputs)
+    outputs = tuple(Port(output_name(v), v.shape, v.dtype, v.optional) for v in root.outputs)
     return Signature(inputs, outputs, carried(root.states))
 
 

@@ -11,8 +11,8 @@ from seqspec.passes.bodies import with_bodies
 
 
 def inline(graph: Graph) -> Graph:
-    """Every call replaced by its region's items under its scope; so too in the bodies of loops."""
-    return replace(graph, root=flat(graph.root))
+    """Every call replaced by its region's items under its scope; so too in the bodies of loops. Nothing of training."""
+    return Graph(flat(graph.root), graph.once)
 
 
 def flat(region: Region) -> Region:

@@ -108,7 +108,8 @@ class ClassWriter:
             return
         for helper in node.op.helpers():
             self._file.use(helper)
-        self._declared.module(names.attribute(node.name), constructor)
+        names.path(node.name)  # refuses what cannot be an attribute
+        self._declared.module(node.name, constructor)
 
     def _declare_region(self, region: Region, scope: str) -> None:
         if scope:
@@ -169,7 +170,8 @@ class ClassWriter:
         if not self._root:
             return f"{_types(forward)} -> {_outputs(forward)}"
         ports = self._root.signature.outputs
-        shown = [forward.letters.value(v, p.python) for v, p in zip(self._region.outputs, ports, strict=True)]
+        outputs = zip(self._region.outputs, ports, strict=True)
+        shown = [forward.letters.value(v, p.python) + "?" * v.optional for v, p in outputs]
         doc = f"{_types(forward)} -> {', '.join(shown)}"
         once = [a for v, a in forward.arguments.items() if v in self._once[id(self._region)]]
         return f"{doc}\n\nRead on the first call only, when there is no state yet: {', '.join(once)}." if once else doc

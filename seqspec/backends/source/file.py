@@ -46,7 +46,7 @@ class _Kept:
 
 def write(graph: Graph, name: str = "", doc: str = "") -> Source:
     """The file for a graph. `name` is the model's class, the root region's name by default; `doc` the first line."""
-    avoid = names.LOCAL_NAMES
+    avoid, graph = names.LOCAL_NAMES, graph.trainable
     while True:
         file = File(avoid=avoid)
         parts, model = _parts(graph, name, doc, file)

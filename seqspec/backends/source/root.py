@@ -63,7 +63,7 @@ class Root:
 
     def output(self) -> str:
         """The class of what the model returns."""
-        fields = [f"    {port.python}: Tensor" for port in self.signature.outputs]
+        fields = [f"    {port.python}: Tensor{' | None' * port.optional}" for port in self.signature.outputs]
         fields += ["    state: State"] if self.signature.states else []
         return "\n".join(["class Output(NamedTuple):", '    """What the model returns."""', "", *fields])
 

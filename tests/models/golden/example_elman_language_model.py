@@ -116,6 +116,31 @@ def padding_mask(x, given, own, past=None, past_length=0):
     return torch.cat([mask.new_ones(batch, past_length) if past is None else past, mask], 1)
 
 
+def next_labels(labels, mask, length):
+    """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
+
+    With labels[B, T + 1] the last column is what follows this chunk.
+    """
+    if labels.size(1) not in (length, length + 1):
+        raise ValueError(f"labels have {labels.size(1)} columns, {length} positions {length} or {length + 1}")
+    labels = F.pad(labels, (0, length + 1 - labels.size(1)), value=-100)
+    if mask is None:
+        return labels[:, 1:]
+    real = mask[:, mask.size(1) - length :]
+    place = torch.arange(length + 1, device=labels.device).where(F.pad(real, (0, 1), value=True), length)
+    following = place.flip(1).cummin(1).values.flip(1)[:, 1:]
+    return labels.gather(1, following).masked_fill(~real, -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class RnnLayer(nn.Module):
     """x[B, T, 64], mask[B, T]? -> [B, T, 128]"""
 
@@ -142,7 +167,7 @@ class LinearLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]? -> [B, T, 64]"""
+    """input_ids[B, T], attention_mask[B, T]? -> [B, T, 64], [B, T]?"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,12 +176,12 @@ class Decoder(nn.Module):
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, past: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
         mask = padding_mask(input_ids, attention_mask, None)  # [B, T]
         x = self.embed_tokens(input_ids)  # [B, T, 64]
         x, present = self.layers[0](x, mask, past)  # [B, T, 128]
         x = self.layers[1](x)  # [B, T, 64]
-        return x, present
+        return x, mask, present
 
 
 STATE = "past_state.0.rnn.h"
@@ -209,20 +234,26 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class ElmanLanguageModel(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]? -> logits[B, T, 2000]"""
+    """input_ids[B, T], attention_mask[B, T]?, labels[B, T]? -> logits[B, T, 2000], loss[]?"""
 
     def __init__(self) -> None:
         super().__init__()
         self.decoder = Decoder()
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, state: dict[str, Tensor] | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
-        x, present = self.decoder(input_ids, attention_mask, past)  # [B, T, 64]
+        x, mask, present = self.decoder(input_ids, attention_mask, past)  # [B, T, 64], [B, T]
         logits = F.linear(x, self.decoder.embed_tokens.weight)  # [B, T, 2000]
-        return Output(logits, State(flatten(STATE, present)))
+        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        return Output(logits, loss, State(flatten(STATE, present)))

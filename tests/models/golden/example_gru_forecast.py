@@ -145,6 +145,18 @@ def last_token_so_far(x, mask, past):
     return torch.cat([before[:, None], x], 1)[torch.arange(x.size(0), device=x.device), last]
 
 
+def squared_error(y, labels, mask=None):
+    """The mean of (y - labels)² over the last T columns of the mask; 0 where there is nothing."""
+    if labels.shape != y.shape:
+        raise ValueError(f"labels are {list(labels.shape)}, the output {list(y.shape)}")
+    dtype = torch.promote_types(y.dtype, torch.float32)
+    error = y.to(dtype) - labels.to(dtype)
+    if mask is None:
+        return error.square().sum() / max(error.numel(), 1)
+    real = mask[:, mask.size(1) - y.size(1) :, None]
+    return error.masked_fill(~real, 0).square().sum() / (real.sum() * y.size(2)).clamp(min=1)
+
+
 class GruLayer(nn.Module):
     """x[B, T, 8], mask[B, T]? -> [B, T, 64]"""
 
@@ -223,11 +235,12 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class GruForecast(nn.Module):
-    """features[B, T, 8], attention_mask[B, T]? -> logits[B, 1]"""
+    """features[B, T, 8], attention_mask[B, T]?, labels[B, 1]? -> logits[B, 1], loss[]?"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,11 +248,16 @@ class GruForecast(nn.Module):
         self.head = nn.Linear(64, 1)
 
     def forward(
-        self, features: Tensor, attention_mask: Tensor | None = None, state: dict[str, Tensor] | None = None
+        self,
+        features: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
         past_encoder, past_last = past or (None, None)
         x, mask, present = self.encoder(features, attention_mask, past_encoder)  # [B, T, 64], [B, T]
         pooled = last_token_so_far(x, mask, past_last)  # [B, 64]
         logits = self.head(pooled)  # [B, 1]
-        return Output(logits, State(flatten(STATE, (present, pooled))))
+        loss = None if labels is None else squared_error(logits, labels)  # []
+        return Output(logits, loss, State(flatten(STATE, (present, pooled))))

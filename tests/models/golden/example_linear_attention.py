@@ -87,6 +87,31 @@ def recomputed(layers):
     return [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
 
 
+def next_labels(labels, mask, length):
+    """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
+
+    With labels[B, T + 1] the last column is what follows this chunk.
+    """
+    if labels.size(1) not in (length, length + 1):
+        raise ValueError(f"labels have {labels.size(1)} columns, {length} positions {length} or {length + 1}")
+    labels = F.pad(labels, (0, length + 1 - labels.size(1)), value=-100)
+    if mask is None:
+        return labels[:, 1:]
+    real = mask[:, mask.size(1) - length :]
+    place = torch.arange(length + 1, device=labels.device).where(F.pad(real, (0, 1), value=True), length)
+    following = place.flip(1).cummin(1).values.flip(1)[:, 1:]
+    return labels.gather(1, following).masked_fill(~real, -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class LinearAttention2(nn.Module):
     """x[B, T, 256], mask[B, S] -> [B, T, 256]"""
 
@@ -137,7 +162,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]? -> [B, T, 256]"""
+    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]? -> [B, T, 256], [B, S]"""
 
     def __init__(self, checkpoint: bool = False) -> None:
         super().__init__()
@@ -152,7 +177,7 @@ class Decoder(nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past: tuple | None = None,
-    ) -> tuple[Tensor, tuple]:
+    ) -> tuple[Tensor, Tensor, tuple]:
         past_attention_mask, past_layers = past or (None, None)
         past_length = 0 if past is None else past_attention_mask.shape[1]
         mask = padding_mask(
@@ -170,7 +195,7 @@ class Decoder(nn.Module):
         for layer, layer_past in zip(layers, past_layers or [None] * 8, strict=True):
             x, present = layer(x, mask, layer_past)  # [B, T, 256]
             presents.append(present)
-        return self.final_norm(x), (mask, presents)
+        return self.final_norm(x), mask, (mask, presents)
 
 
 STATE = (
@@ -226,11 +251,12 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class LinearAttention(nn.Module):
-    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]? -> logits[B, T, 256]"""
+    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]?, labels[B, T]? -> logits[B, T, 256], loss[]?"""
 
     def __init__(self, checkpoint: bool = False) -> None:
         super().__init__()
@@ -242,9 +268,11 @@ class LinearAttention(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
-        x, present = self.decoder(input_ids, attention_mask, position_ids, past)  # [B, T, 256]
+        x, mask, present = self.decoder(input_ids, attention_mask, position_ids, past)  # [B, T, 256], [B, S]
         logits = self.head(x)  # [B, T, 256]
-        return Output(logits, State(flatten(STATE, present)))
+        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        return Output(logits, loss, State(flatten(STATE, present)))

@@ -110,6 +110,31 @@ def recomputed(layers):
     return [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
 
 
+def next_labels(labels, mask, length):
+    """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
+
+    With labels[B, T + 1] the last column is what follows this chunk.
+    """
+    if labels.size(1) not in (length, length + 1):
+        raise ValueError(f"labels have {labels.size(1)} columns, {length} positions {length} or {length + 1}")
+    labels = F.pad(labels, (0, length + 1 - labels.size(1)), value=-100)
+    if mask is None:
+        return labels[:, 1:]
+    real = mask[:, mask.size(1) - length :]
+    place = torch.arange(length + 1, device=labels.device).where(F.pad(real, (0, 1), value=True), length)
+    following = place.flip(1).cummin(1).values.flip(1)[:, 1:]
+    return labels.gather(1, following).masked_fill(~real, -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class Attention(nn.Module):
     """x[B, T, 2048], cos[B, T, 32], sin[B, T, 32], mask[B, S]? -> [B, T, 2048]"""
 
@@ -167,7 +192,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]? -> [B, T, 2048]"""
+    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]? -> [B, T, 2048], [B, S]?"""
 
     def __init__(self, checkpoint: bool = False) -> None:
         super().__init__()
@@ -182,7 +207,7 @@ class Decoder(nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past: tuple | None = None,
-    ) -> tuple[Tensor, tuple]:
+    ) -> tuple[Tensor, Tensor | None, tuple]:
         past_attention_mask, past_layers = past or (None, None)
         past_length = 0 if past is None else past_layers[0][0].shape[2]
         mask = padding_mask(input_ids, attention_mask, None, past_attention_mask, past_length)  # [B, S]
@@ -196,7 +221,7 @@ class Decoder(nn.Module):
         for layer, layer_past in zip(layers, past_layers or [None] * 16, strict=True):
             x, present = layer(x, cos, sin, mask, layer_past)  # [B, T, 2048]
             presents.append(present)
-        return self.final_norm(x), (mask, presents)
+        return self.final_norm(x), mask, (mask, presents)
 
 
 STATE = ("past_state.attention_mask", [(f"past_key_values.{n}.key", f"past_key_values.{n}.value") for n in range(16)])
@@ -249,11 +274,12 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class Llama321b(nn.Module):
-    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]? -> logits[B, T, 128256]"""
+    """input_ids[B, T], attention_mask[B, S]?, position_ids[B, T]?, labels[B, T]? -> logits[B, T, 128256], loss[]?"""
 
     def __init__(self, checkpoint: bool = False) -> None:
         super().__init__()
@@ -264,9 +290,11 @@ class Llama321b(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
-        x, present = self.decoder(input_ids, attention_mask, position_ids, past)  # [B, T, 2048]
+        x, mask, present = self.decoder(input_ids, attention_mask, position_ids, past)  # [B, T, 2048], [B, S]
         logits = F.linear(x, self.decoder.embed_tokens.weight)  # [B, T, 128256]
-        return Output(logits, State(flatten(STATE, present)))
+        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        return Output(logits, loss, State(flatten(STATE, present)))

@@ -111,6 +111,20 @@ def recomputed(layers):
     return [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
 
 
+def real_labels(labels, mask):
+    """labels[B, T] with -100 where the last T columns of the mask are False."""
+    return labels if mask is None else labels.masked_fill(~mask[:, mask.size(1) - labels.size(1) :], -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class Attention(nn.Module):
     """x[B, T, 256], visible[B, 1, T, T] -> [B, T, 256]"""
 
@@ -157,7 +171,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]?, position_ids[B, T]? -> [B, T, 256]"""
+    """input_ids[B, T], attention_mask[B, T]?, position_ids[B, T]? -> [B, T, 256], [B, T]"""
 
     def __init__(self, checkpoint: bool = False) -> None:
         super().__init__()
@@ -168,7 +182,7 @@ class Encoder(nn.Module):
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         mask = padding_mask(input_ids, attention_mask, input_ids != 0)  # [B, T]
         positions = token_positions(input_ids, mask) if position_ids is None else position_ids  # [B, T]
         x = self.embed_tokens(input_ids) + self.embed_positions(within_table(positions, 4096))  # [B, T, 256]
@@ -178,17 +192,18 @@ class Encoder(nn.Module):
         layers = recomputed(self.layers) if self.checkpoint else self.layers
         for layer in layers:
             x = layer(x, mask, visible)  # [B, T, 256]
-        return x
+        return x, mask
 
 
 class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
 
 
 class LongformerTiny(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]?, position_ids[B, T]? -> logits[B, T, 9]"""
+    """input_ids[B, T], attention_mask[B, T]?, position_ids[B, T]?, labels[B, T]? -> logits[B, T, 9], loss[]?"""
 
     def __init__(self, checkpoint: bool = False) -> None:
         super().__init__()
@@ -196,7 +211,13 @@ class LongformerTiny(nn.Module):
         self.head = nn.Linear(256, 9)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> Output:
-        x = self.encoder(input_ids, attention_mask, position_ids)  # [B, T, 256]
-        return Output(self.head(x))
+        x, mask = self.encoder(input_ids, attention_mask, position_ids)  # [B, T, 256], [B, T]
+        logits = self.head(x)  # [B, T, 9]
+        loss = None if labels is None else cross_entropy(logits, real_labels(labels, mask))  # []
+        return Output(logits, loss)

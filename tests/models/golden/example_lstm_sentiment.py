@@ -124,6 +124,15 @@ def padding_mask(x, given, own, past=None, past_length=0):
     return torch.cat([mask.new_ones(batch, past_length) if past is None else past, mask], 1)
 
 
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class LstmLayer(nn.Module):
     """x[B, T, 128], mask[B, T] -> [B, T, 512], [B, 4, 256], [B, 4, 256]"""
 
@@ -155,17 +164,20 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
 
 
 class LstmSentiment(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]? -> logits[B, 2]"""
+    """input_ids[B, T], attention_mask[B, T]?, labels[B]? -> logits[B, 2], loss[]?"""
 
     def __init__(self) -> None:
         super().__init__()
         self.encoder = Encoder()
         self.head = nn.Linear(512, 2)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None) -> Output:
         _, h_0, _ = self.encoder(input_ids, attention_mask)  # [B, 4, 256]
         pooled = h_0[:, 2:4].flatten(1)  # [B, 512]
-        return Output(self.head(pooled))
+        logits = self.head(pooled)  # [B, 2]
+        loss = None if labels is None else cross_entropy(logits, labels)  # []
+        return Output(logits, loss)

@@ -124,6 +124,20 @@ def padding_mask(x, given, own, past=None, past_length=0):
     return torch.cat([mask.new_ones(batch, past_length) if past is None else past, mask], 1)
 
 
+def real_labels(labels, mask):
+    """labels[B, T] with -100 where the last T columns of the mask are False."""
+    return labels if mask is None else labels.masked_fill(~mask[:, mask.size(1) - labels.size(1) :], -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class LstmLayer(nn.Module):
     """x[B, T, 100], mask[B, T] -> [B, T, 256]"""
 
@@ -137,33 +151,37 @@ class LstmLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]? -> [B, T, 256]"""
+    """input_ids[B, T], attention_mask[B, T]? -> [B, T, 256], [B, T]"""
 
     def __init__(self) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(20000, 100)
         self.layers = nn.ModuleList([LstmLayer()])
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         mask = padding_mask(input_ids, attention_mask, input_ids != 0)  # [B, T]
         x = self.embed_tokens(input_ids)  # [B, T, 100]
-        return self.layers[0](x, mask)
+        x = self.layers[0](x, mask)  # [B, T, 256]
+        return x, mask
 
 
 class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
 
 
 class LstmTagger(nn.Module):
-    """input_ids[B, T], attention_mask[B, T]? -> logits[B, T, 17]"""
+    """input_ids[B, T], attention_mask[B, T]?, labels[B, T]? -> logits[B, T, 17], loss[]?"""
 
     def __init__(self) -> None:
         super().__init__()
         self.encoder = Encoder()
         self.head = nn.Linear(256, 17)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
-        x = self.encoder(input_ids, attention_mask)  # [B, T, 256]
-        return Output(self.head(x))
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None) -> Output:
+        x, mask = self.encoder(input_ids, attention_mask)  # [B, T, 256], [B, T]
+        logits = self.head(x)  # [B, T, 17]
+        loss = None if labels is None else cross_entropy(logits, real_labels(labels, mask))  # []
+        return Output(logits, loss)

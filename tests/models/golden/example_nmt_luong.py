@@ -156,6 +156,31 @@ def real_ids(ids, pad_id, past_length):
     return real
 
 
+def next_labels(labels, mask, length):
+    """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
+
+    With labels[B, T + 1] the last column is what follows this chunk.
+    """
+    if labels.size(1) not in (length, length + 1):
+        raise ValueError(f"labels have {labels.size(1)} columns, {length} positions {length} or {length + 1}")
+    labels = F.pad(labels, (0, length + 1 - labels.size(1)), value=-100)
+    if mask is None:
+        return labels[:, 1:]
+    real = mask[:, mask.size(1) - length :]
+    place = torch.arange(length + 1, device=labels.device).where(F.pad(real, (0, 1), value=True), length)
+    following = place.flip(1).cummin(1).values.flip(1)[:, 1:]
+    return labels.gather(1, following).masked_fill(~real, -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class LstmLayer(nn.Module):
     """x[B, T, 256], mask[B, T] -> [B, T, 256], [B, 1, 256], [B, 1, 256]"""
 
@@ -246,7 +271,7 @@ class LstmLayer2(nn.Module):
 
 class Decoder(nn.Module):
     """input_ids[B, T], memory[B, E, 256], memory_mask[B, E], h_0[B, 1, 256], c_0[B, 1, 256], attention_mask[B, S]?
-    -> [B, T, 256]
+    -> [B, T, 256], [B, S]
     """
 
     def __init__(self) -> None:
@@ -263,7 +288,7 @@ class Decoder(nn.Module):
         c_0: Tensor | None,
         attention_mask: Tensor | None = None,
         past: tuple | None = None,
-    ) -> tuple[Tensor, tuple]:
+    ) -> tuple[Tensor, Tensor, tuple]:
         past_attention_mask, past_encoder_attention_mask, past_layers_0 = past or (None,) * 3
         past_length = 0 if past is None else past_attention_mask.shape[1]
         mask = padding_mask(
@@ -272,7 +297,7 @@ class Decoder(nn.Module):
         x = self.embed_tokens(input_ids)  # [B, T, 256]
         memory_mask = memory_mask if past_encoder_attention_mask is None else past_encoder_attention_mask  # [B, E]
         x, present = self.layers[0](x, mask, h_0, c_0, memory, memory_mask, past_layers_0)  # [B, T, 256]
-        return x, (mask, memory_mask, present)
+        return x, mask, (mask, memory_mask, present)
 
 
 STATE = (
@@ -335,12 +360,13 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class NmtLuong(nn.Module):
-    """decoder_input_ids[B, T], input_ids[B, E], attention_mask[B, E]?, decoder_attention_mask[B, S]?
-    -> logits[B, T, 8000]
+    """decoder_input_ids[B, T], input_ids[B, E], attention_mask[B, E]?, decoder_attention_mask[B, S]?,
+    labels[B, T]? -> logits[B, T, 8000], loss[]?
 
     Read on the first call only, when there is no state yet: input_ids, attention_mask.
     """
@@ -357,6 +383,7 @@ class NmtLuong(nn.Module):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
         state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
@@ -365,7 +392,8 @@ class NmtLuong(nn.Module):
             memory, mask, h_0, c_0 = self.encoder(input_ids, attention_mask)
         else:
             memory = mask = h_0 = c_0 = None
-        # [B, T, 256]
-        x, present = self.decoder(decoder_input_ids, memory, mask, h_0, c_0, decoder_attention_mask, past)
+        # [B, T, 256], [B, S]
+        x, mask, present = self.decoder(decoder_input_ids, memory, mask, h_0, c_0, decoder_attention_mask, past)
         logits = self.head(x)  # [B, T, 8000]
-        return Output(logits, State(flatten(STATE, present)))
+        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        return Output(logits, loss, State(flatten(STATE, present)))

@@ -111,6 +111,31 @@ def real_ids(ids, pad_id, past_length):
     return real
 
 
+def next_labels(labels, mask, length):
+    """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
+
+    With labels[B, T + 1] the last column is what follows this chunk.
+    """
+    if labels.size(1) not in (length, length + 1):
+        raise ValueError(f"labels have {labels.size(1)} columns, {length} positions {length} or {length + 1}")
+    labels = F.pad(labels, (0, length + 1 - labels.size(1)), value=-100)
+    if mask is None:
+        return labels[:, 1:]
+    real = mask[:, mask.size(1) - length :]
+    place = torch.arange(length + 1, device=labels.device).where(F.pad(real, (0, 1), value=True), length)
+    following = place.flip(1).cummin(1).values.flip(1)[:, 1:]
+    return labels.gather(1, following).masked_fill(~real, -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class EncoderAttention(nn.Module):
     """x[B, T, 512], mask[B, T], relative[B, 6, T, T] -> [B, T, 512]"""
 
@@ -272,7 +297,7 @@ class DecoderBlock(nn.Module):
 
 class Decoder(nn.Module):
     """input_ids[B, T], tokens_table[32128, 512], memory[B, E, 512], memory_mask[B, E], attention_mask[B, S]?
-    -> [B, T, 512]
+    -> [B, T, 512], [B, S]
     """
 
     def __init__(self, checkpoint: bool = False) -> None:
@@ -290,7 +315,7 @@ class Decoder(nn.Module):
         memory_mask: Tensor | None,
         attention_mask: Tensor | None = None,
         past: tuple | None = None,
-    ) -> tuple[Tensor, tuple]:
+    ) -> tuple[Tensor, Tensor, tuple]:
         past_attention_mask, past_encoder_attention_mask, past_layers = past or (None,) * 3
         past_length = 0 if past is None else past_layers[0][0][0].shape[2]
         mask = padding_mask(
@@ -343,7 +368,7 @@ class Decoder(nn.Module):
         for layer, layer_past in zip(layers, past_layers or [None] * 8, strict=True):
             x, present = layer(x, mask, relative, memory, memory_mask, layer_past)  # [B, T, 512]
             presents.append(present)
-        return self.final_norm(x), (mask, memory_mask, presents)
+        return self.final_norm(x), mask, (mask, memory_mask, presents)
 
 
 STATE = (
@@ -406,12 +431,13 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class T5V11Small(nn.Module):
-    """decoder_input_ids[B, T], input_ids[B, E], attention_mask[B, E]?, decoder_attention_mask[B, S]?
-    -> logits[B, T, 32128]
+    """decoder_input_ids[B, T], input_ids[B, E], attention_mask[B, E]?, decoder_attention_mask[B, S]?,
+    labels[B, T]? -> logits[B, T, 32128], loss[]?
 
     Read on the first call only, when there is no state yet: input_ids, attention_mask.
     """
@@ -428,6 +454,7 @@ class T5V11Small(nn.Module):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
         state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
@@ -435,8 +462,9 @@ class T5V11Small(nn.Module):
             memory, mask = self.encoder(input_ids, attention_mask)  # [B, E, 512], [B, E]
         else:
             memory = mask = None
-        x, present = self.decoder(
+        x, mask, present = self.decoder(
             decoder_input_ids, self.encoder.embed_tokens.weight, memory, mask, decoder_attention_mask, past
-        )  # [B, T, 512]
+        )  # [B, T, 512], [B, S]
         logits = self.head(x)  # [B, T, 32128]
-        return Output(logits, State(flatten(STATE, present)))
+        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        return Output(logits, loss, State(flatten(STATE, present)))

@@ -106,6 +106,31 @@ def real_ids(ids, pad_id, past_length):
     return real
 
 
+def next_labels(labels, mask, length):
+    """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
+
+    With labels[B, T + 1] the last column is what follows this chunk.
+    """
+    if labels.size(1) not in (length, length + 1):
+        raise ValueError(f"labels have {labels.size(1)} columns, {length} positions {length} or {length + 1}")
+    labels = F.pad(labels, (0, length + 1 - labels.size(1)), value=-100)
+    if mask is None:
+        return labels[:, 1:]
+    real = mask[:, mask.size(1) - length :]
+    place = torch.arange(length + 1, device=labels.device).where(F.pad(real, (0, 1), value=True), length)
+    following = place.flip(1).cummin(1).values.flip(1)[:, 1:]
+    return labels.gather(1, following).masked_fill(~real, -100)
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits[..., C]) at labels[...], those that are -100 left out; 0 where none is left."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels are {list(labels.shape)}, the logits {list(logits.shape)}")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum")
+    return total / (labels != -100).sum().clamp(min=1)
+
+
 class EncoderAttention(nn.Module):
     """x[B, T, 512], mask[B, T] -> [B, T, 512]"""
 
@@ -241,7 +266,7 @@ class DecoderBlock(nn.Module):
 
 class Decoder(nn.Module):
     """input_ids[B, T], tokens_table[37000, 512], memory[B, E, 512], memory_mask[B, E], attention_mask[B, S]?,
-    position_ids[B, T]? -> [B, T, 512]
+    position_ids[B, T]? -> [B, T, 512], [B, S]
     """
 
     def __init__(self, checkpoint: bool = False) -> None:
@@ -258,7 +283,7 @@ class Decoder(nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past: tuple | None = None,
-    ) -> tuple[Tensor, tuple]:
+    ) -> tuple[Tensor, Tensor, tuple]:
         past_attention_mask, past_encoder_attention_mask, past_layers = past or (None,) * 3
         past_length = 0 if past is None else past_layers[0][0][0].shape[2]
         mask = padding_mask(
@@ -273,7 +298,7 @@ class Decoder(nn.Module):
         for layer, layer_past in zip(layers, past_layers or [None] * 6, strict=True):
             x, present = layer(x, mask, memory, memory_mask, layer_past)  # [B, T, 512]
             presents.append(present)
-        return x, (mask, memory_mask, presents)
+        return x, mask, (mask, memory_mask, presents)
 
 
 STATE = (
@@ -336,12 +361,13 @@ class Output(NamedTuple):
     """What the model returns."""
 
     logits: Tensor
+    loss: Tensor | None
     state: State
 
 
 class TransformerBase(nn.Module):
     """decoder_input_ids[B, T], input_ids[B, E], attention_mask[B, E]?, position_ids[B, E]?,
-    decoder_attention_mask[B, S]?, decoder_position_ids[B, T]? -> logits[B, T, 37000]
+    decoder_attention_mask[B, S]?, decoder_position_ids[B, T]?, labels[B, T]? -> logits[B, T, 37000], loss[]?
 
     Read on the first call only, when there is no state yet: input_ids, attention_mask, position_ids.
     """
@@ -359,6 +385,7 @@ class TransformerBase(nn.Module):
         position_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         state: dict[str, Tensor] | None = None,
     ) -> Output:
         past = past_from(state)
@@ -366,7 +393,7 @@ class TransformerBase(nn.Module):
             memory, mask = self.encoder(input_ids, attention_mask, position_ids)  # [B, E, 512], [B, E]
         else:
             memory = mask = None
-        x, present = self.decoder(
+        x, mask, present = self.decoder(
             decoder_input_ids,
             self.encoder.embed_tokens.weight,
             memory,
@@ -374,6 +401,7 @@ class TransformerBase(nn.Module):
             decoder_attention_mask,
             decoder_position_ids,
             past,
-        )  # [B, T, 512]
+        )  # [B, T, 512], [B, S]
         logits = F.linear(x, self.encoder.embed_tokens.weight)  # [B, T, 37000]
-        return Output(logits, State(flatten(STATE, present)))
+        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        return Output(logits, loss, State(flatten(STATE, present)))
