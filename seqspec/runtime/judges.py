@@ -54,9 +54,9 @@ class TorchRunner:
         carried = {} if state is None else {"state": {name: torch.from_numpy(a) for name, a in state.items()}}
         with torch.no_grad():
             given = {python_name(name): self._tensor(a) for name, a in inputs.items()}
-            output = self.module(**given, **carried)._asdict()
-        left = output.pop("state", None) or {}
-        return {self.outputs[k]: v.numpy() for k, v in output.items()}, {k: v.numpy() for k, v in left.items()}
+            output = self.module(**given, **carried)
+        made = {name: getattr(output, field).numpy() for field, name in self.outputs.items()}
+        return made, {k: v.numpy() for k, v in getattr(output, "state", {}).items()}
 
     def _tensor(self, array: Array) -> Any:
         import torch
