@@ -200,7 +200,7 @@ def _bridged(b: Builder, inlet: Inlet, bridge: Bridge, place: Place, memory: Mem
             tuple(inlet.take(v, f"{'hc'[part]}_{n}") for part, v in enumerate(entry[: len(place.own.widths)]))
             for n, entry in enumerate(memory.source.finals)
         ]
-        source, parts = memory.source._replace(finals=finals), _parts(place, memory.source)
+        source, parts = memory.source._replace(finals=finals, mean=None), _parts(place, memory.source)
     return [
         tuple(_start(b, bridge, place, source, layer, part) for part in range(parts))
         for layer in range(place.own.layers)
