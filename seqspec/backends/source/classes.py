@@ -14,6 +14,7 @@ from seqspec.backends.source.plan import Entry, Group, Plan, entries, groups
 from seqspec.backends.source.root import Root
 from seqspec.backends.source.wrap import split, statement
 from seqspec.graph.ir import Call, Node, Region, Value
+from seqspec.graph.reserved import MODULE_ATTRIBUTES
 from seqspec.graph.signature import python_name
 
 
@@ -124,7 +125,7 @@ class ClassWriter:
             self._declare(groups(region))
 
     def _name_methods(self) -> None:
-        taken = {*self._declared.names, *names.MODULE_ATTRIBUTES}
+        taken = {*self._declared.names, *MODULE_ATTRIBUTES}
         for region in self._inner:
             self._methods[id(region)] = names.fresh(names.snake(names.class_name(region.name)), taken)
             taken.add(self._methods[id(region)])

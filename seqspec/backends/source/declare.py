@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from seqspec.backends.source.names import CONTAINER_ATTRIBUTES, MODULE_ATTRIBUTES, attribute
+from seqspec.backends.source.names import CONTAINER_ATTRIBUTES, attribute
 from seqspec.diagnostics import SeqspecError
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Init, Param
+from seqspec.graph.reserved import MODULE_ATTRIBUTES
 from seqspec.ops.base import Op
 
 Tree: TypeAlias = "dict[str, str | Tree]"
