@@ -16,7 +16,7 @@ from seqspec.ops.pairs import seen
 
 from .strategy import Spec
 
-MIXING = ("weight_hh", "q_proj", "k_proj", "query_proj", "key_proj", "score_proj")
+MIXING = ("embed_relative", "weight_hh", "q_proj", "k_proj", "query_proj", "key_proj", "score_proj")
 
 
 @dataclass(frozen=True)
