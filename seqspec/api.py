@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seqspec.passes.forms import Target
+    from seqspec.passes.options import Logits
     from seqspec.runtime.compare import Verification
 
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
@@ -105,10 +106,14 @@ def to_onnx(
     weights: Weights | None = None,
     target: Target = "cpu",
     dtype: str = "float32",
+    logits: Logits = "all",
     seed: int = 0,
     verify: bool = True,
 ) -> Path:
-    """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none."""
+    """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none.
+
+    `logits="last"` keeps those of each row's last real token alone, which is all that generation reads.
+    """
     if target not in TARGETS:
         raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
     if (target, dtype) == ("cpu", "bfloat16"):
@@ -130,6 +135,7 @@ def to_onnx(
             given,
             target=target,
             dtype=dtype,
+            logits=logits,
             seed=seed,
             spec=resolved(model),
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},

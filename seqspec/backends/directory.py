@@ -83,7 +83,7 @@ def refuse(path: Path) -> None:
 def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes the manifest, last of all, with size and SHA-256 of every file; `known` has those hashed on the way."""
     files = {}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(f for f in folder.iterdir() if f.name != MANIFEST):
         _sync(file)
         files[file.name] = known.get(file.name) or record(file)
     text = json.dumps({"seqspec": SCHEMA, **manifest, "files": files}, indent=2, ensure_ascii=False)

@@ -11,7 +11,7 @@ from seqspec.cli.interrupt import interruptible
 from seqspec.cli.spec import checked, overridable
 
 PATH = click.Path(path_type=Path)
-_ONNX_ONLY = ("target", "dtype")
+_ONNX_ONLY = ("target", "dtype", "logits")
 _NOT_PYTHON = ("weights", "seed", "no_verify")
 
 
@@ -21,6 +21,7 @@ _NOT_PYTHON = ("weights", "seed", "no_verify")
 @click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="A folder, or a .py file.")
 @click.option("--target", type=click.Choice(["cpu", "cuda", "portable"]), help="Which kernels may be used. [cpu]")
 @click.option("--dtype", metavar="D", help="What the model computes in: float32, float16, bfloat16. [float32]")
+@click.option("--logits", type=click.Choice(["all", "last"]), help="At all positions, or the last real ones. [all]")
 @click.option("--weights", type=PATH, metavar="F", help="A safetensors file.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random weights, where none are given. [0]")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with PyTorch.")

@@ -14,6 +14,8 @@ from seqspec.passes.fuse_attention import fuse_attention
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
 from seqspec.passes.initial import learned
 from seqspec.passes.inline import inline
+from seqspec.passes.last_logits import last_logits
+from seqspec.passes.options import Logits
 from seqspec.passes.split import split
 
 Pass = Callable[[Graph], Graph]
@@ -21,9 +23,10 @@ Pass = Callable[[Graph], Graph]
 _INFERENCE: tuple[Pass, ...] = (inline, drop_dropout, bind, drop_dead)
 
 
-def inference(graph: Graph) -> Graph:
+def inference(graph: Graph, logits: Logits = "all") -> Graph:
     """The flat graph for ONNX, in one piece."""
-    return _run(graph, _INFERENCE)
+    flat = _run(graph, _INFERENCE)
+    return last_logits(flat) if logits == "last" else flat
 
 
 def parts(flat: Graph) -> dict[str, Graph]:

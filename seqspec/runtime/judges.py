@@ -38,6 +38,17 @@ class OnnxRunner:
         return dict(result), dict(result.state or {})
 
 
+class LastLogits:
+    """A runner of whole sequences of which only the last logits count, [B, 1, V]."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner, self.name = runner, runner.name
+
+    def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer:
+        outputs, left = self.runner.run(inputs, state)
+        return outputs | {"logits": outputs["logits"][:, -1:]}, left
+
+
 class TorchRunner:
     """A module, moved to `dtype`: the judge in float64, or what float32 by itself makes of that."""
 

@@ -14,11 +14,12 @@ from seqspec.graph.signature import Signature
 from seqspec.runtime.facts import Facts
 
 _AGAIN = "compile the spec again"
+_OPTIONS = ("target", "dtype", "logits", "quantize")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a compiled folder says of itself. `graphs` maps roles to ONNX files.
+    """What a compiled folder says of itself. `graphs` maps roles to ONNX files; `options` are what was asked of them.
 
     model, or encoder and decoder, or initial and model where a state starts from what is learned.
     """
@@ -30,6 +31,17 @@ class Manifest:
     graphs: Mapping[str, Path]
     signature: Signature
     facts: Mapping[str, Facts]
+    options: Mapping[str, Any]
+
+    @property
+    def only_last(self) -> bool:
+        """Whether logits are those of the last real position."""
+        return self.options.get("logits") == "last"
+
+    @property
+    def quantized(self) -> bool:
+        """Whether weights are stored in fewer bits."""
+        return "quantize" in self.options
 
 
 def read(folder: Path) -> Manifest:
@@ -68,7 +80,8 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         raise ValueError(f"{unknown[0]} is not among its files")
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
     signature = Signature.from_json(data["signature"])
-    return Manifest(folder, data["backend"], data["target"], data["dtype"], graphs, signature, facts)
+    options = {name: data[name] for name in _OPTIONS if name in data}
+    return Manifest(folder, data["backend"], data["target"], data["dtype"], graphs, signature, facts, options)
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:

@@ -62,7 +62,7 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
     """The tensors of all files, each once, with how they follow from `weights`."""
     seen: set[int] = set()
     probe = weights if isinstance(weights, _Probe) else None
-    fresh = export(graph, weights, target=manifest.target, dtype="float32" if probe else manifest.dtype)  # type: ignore[arg-type]
+    fresh = export(graph, weights, **{**manifest.options, **({"dtype": "float32"} if probe else {})})
     for role, file in manifest.graphs.items():
         written = ir.load(file).graph.initializers
         for name, value in fresh[role].graph.initializers.items():

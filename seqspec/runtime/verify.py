@@ -24,7 +24,7 @@ from seqspec.runtime import providers
 from seqspec.runtime.cases import Cases
 from seqspec.runtime.compare import REPORT, Verification, compare, judgement, rounding
 from seqspec.runtime.facts import facts
-from seqspec.runtime.judges import OnnxRunner, ReferenceRunner, Runner, TorchRunner
+from seqspec.runtime.judges import LastLogits, OnnxRunner, ReferenceRunner, Runner, TorchRunner
 from seqspec.runtime.manifest import Manifest, read
 from seqspec.runtime.recover import recover, stored
 from seqspec.runtime.session import Session
@@ -76,6 +76,8 @@ def _compared(
     if session is None:
         return Verification("nothing", {}, (), note)
     judge, single = _judges(graph, {p.name: _rounded(weights[p.name], manifest.dtype) for p in graph.root.params})
+    if manifest.only_last:
+        judge, single = LastLogits(judge), LastLogits(single)
     cases = Cases(session.signature, session.facts, session.dtype, seed)
     alone = judgement(judge, cases)
     found = compare(OnnxRunner(session), alone, session.signature, cases, cases.ways())
@@ -104,7 +106,7 @@ def _large(
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "model"
         says = {name: fact.to_json() for name, fact in facts(small).items()}
-        write_directory(small, folder, known, target=manifest.target, dtype=manifest.dtype, inputs=says)  # type: ignore[arg-type]
+        write_directory(small, folder, known, inputs=says, **manifest.options)
         result = _compared(folder, manifest, model, small, known, seed)
     notes = [f"more than {LARGEST:,} parameters: each distinct layer was checked once", result.note]
     return replace(result, note="; ".join(filter(None, notes)))

@@ -15,28 +15,29 @@ from seqspec.backends.onnx.lower import lower
 from seqspec.backends.onnx.manifest import manifest, package_version
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.backends.onnx.types import check_dtype
+from seqspec.diagnostics import CompileError
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
-from seqspec.passes.forms import Target
+from seqspec.passes.last_logits import has_logits
+from seqspec.passes.options import Options
 from seqspec.passes.pipeline import fused, inference, parts
 
 Weights = Mapping[str, Any]
 
 
-def model(
-    graph: Graph, weights: Weights | None = None, *, target: Target = "cpu", dtype: str = "float32", seed: int = 0
-) -> ir.Model:
-    """One graph in one piece, as a model whose weights are read when it is written."""
-    flat = inference(graph)
-    return _lower(flat, {"model": fused(flat, target, dtype)}, _tensors(graph, weights, dtype, seed))["model"]
+def model(graph: Graph, weights: Weights | None = None, *, seed: int = 0, **options: Any) -> ir.Model:
+    """One graph in one piece, as a model whose weights are read when it is written; for options see `Options`."""
+    asked = _checked(graph, Options(**options))
+    flat = inference(graph, asked.logits)
+    whole = {"model": fused(flat, asked.target, asked.dtype)}
+    return _lower(flat, whole, _tensors(graph, weights, asked, seed))["model"]
 
 
-def export(
-    graph: Graph, weights: Weights | None = None, *, target: Target = "cpu", dtype: str = "float32", seed: int = 0
-) -> dict[str, ir.Model]:
+def export(graph: Graph, weights: Weights | None = None, *, seed: int = 0, **options: Any) -> dict[str, ir.Model]:
     """A model for each file: `model`, or `encoder` and `decoder`, which share the tensors they have in common."""
-    flat = inference(graph)
-    return _lower(flat, _roles(flat, target, dtype), _tensors(graph, weights, dtype, seed))
+    asked = _checked(graph, Options(**options))
+    flat = inference(graph, asked.logits)
+    return _lower(flat, _roles(flat, asked), _tensors(graph, weights, asked, seed))
 
 
 def write_directory(
@@ -44,38 +45,47 @@ def write_directory(
     path: Path,
     weights: Weights | None = None,
     *,
-    target: Target = "cpu",
-    dtype: str = "float32",
     seed: int = 0,
     spec: str = "",
     inputs: Mapping[str, Any] | None = None,
-    check: Callable[[Path], None] | None = None,
+    check: Callable[[Path], Mapping[str, Any] | None] | None = None,
+    **options: Any,
 ) -> None:
     """The files of `export` over one data file, `spec.yaml` and the manifest, in the place of `path` or not at all.
 
     `spec` is the text to keep; `inputs` says more about inputs by name, as plain data: a pad_id, a limit. `check` sees
-    the complete directory before it takes its place, and raises if that must not happen.
+    the complete directory before it takes its place, and raises if that must not happen; what it returns joins the
+    manifest.
     """
-    check_dtype(dtype)
+    asked = _checked(graph, Options(**options))
     refuse(path)
-    refuse_if_too_large(graph, dtype, path)
-    tensors = _tensors(graph, weights, dtype, seed)
-    flat = inference(graph)
-    roles = _roles(flat, target, dtype)
+    refuse_if_too_large(graph, asked.dtype, path)
+    tensors = _tensors(graph, weights, asked, seed)
+    flat = inference(graph, asked.logits)
+    roles = _roles(flat, asked)
     models = _lower(flat, roles, tensors)
-    described = manifest(graph, flat, roles, target=target, dtype=dtype, inputs=inputs or {})
+    described = manifest(graph, flat, roles, asked, inputs=inputs or {})
     with replacing(path) as folder:
         known = {data.NAME: data.write_data(models.values(), folder)}
         for role, made in models.items():
             write(folder / f"{role}.onnx", ir.to_proto(made).SerializeToString(deterministic=True))
         write(folder / "spec.yaml", spec.encode())
         seal(folder, described, known)
-        if check is not None:
-            check(folder)
+        found = check(folder) if check is not None else None
+        if found:
+            seal(folder, {**described, **found}, known)
 
 
-def _roles(flat: Graph, target: Target, dtype: str) -> dict[str, Graph]:
-    return {role: fused(part, target, dtype) for role, part in parts(flat).items()}
+def _checked(graph: Graph, asked: Options) -> Options:
+    """The options, if this model can be made so."""
+    check_dtype(asked.dtype)
+    if asked.logits == "last" and not has_logits(graph):
+        raise CompileError("SEQ405", "there are no logits at every position, of which the last could be kept")
+    return asked
+
+
+def _roles(flat: Graph, asked: Options) -> dict[str, Graph]:
+    return {role: fused(part, asked.target, asked.dtype) for role, part in parts(flat).items()}
 
 
 def _lower(flat: Graph, roles: Mapping[str, Graph], tensors: Tensors) -> dict[str, ir.Model]:
@@ -84,6 +94,5 @@ def _lower(flat: Graph, roles: Mapping[str, Graph], tensors: Tensors) -> dict[st
     return {role: lower(part, named, tensors, version) for role, part in roles.items()}
 
 
-def _tensors(graph: Graph, weights: Weights | None, dtype: str, seed: int) -> Tensors:
-    check_dtype(dtype)
-    return Tensors(graph.root.params, weights, dtype, seed)
+def _tensors(graph: Graph, weights: Weights | None, asked: Options, seed: int) -> Tensors:
+    return Tensors(graph.root.params, weights, asked.dtype, seed)

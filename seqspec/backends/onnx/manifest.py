@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from seqspec.graph.ir import Graph, Node
-from seqspec.graph.signature import signature
+from seqspec.graph.signature import signature, starting
 from seqspec.ops.fused import FusedOp
-from seqspec.passes.forms import Target
 from seqspec.passes.fuse_attention import declined
+from seqspec.passes.options import Options
 from seqspec.passes.support import FORMS
 
 _PACKAGES = ("seqspec-compiler", "onnx", "onnx-ir", "numpy")
 
 
 def manifest(
-    graph: Graph, flat: Graph, roles: Mapping[str, Graph], *, target: Target, dtype: str, inputs: Mapping[str, Any]
+    graph: Graph, flat: Graph, roles: Mapping[str, Graph], asked: Options, *, inputs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`flat` is the graph in one piece as the files compute it; `graph` still knows what callers may leave out."""
-    described = signature(flat).to_json()
+    files = signature(flat)
+    given = starting(signature(graph), files)
+    described = replace(files, inputs=(*files.inputs, *given)).to_json()
     optional = {v.name for v in graph.root.inputs if v.optional}
     for port in described["inputs"]:
         if port["name"] in optional:
@@ -29,12 +32,11 @@ def manifest(
     return {
         "backend": "onnx",
         "versions": {name: package_version(name) for name in _PACKAGES},
-        "target": target,
-        "dtype": dtype,
+        **asked.to_json(),
         "graphs": {role: f"{role}.onnx" for role in roles},
         "signature": described,
         "inputs": dict(inputs),
-        "forms": [form for role, part in roles.items() for form in _forms(role, part, target, dtype)],
+        "forms": [form for role, part in roles.items() for form in _forms(role, part, asked)],
     }
 
 
@@ -46,7 +48,7 @@ def package_version(name: str) -> str:
         return ""
 
 
-def _forms(role: str, graph: Graph, target: Target, dtype: str) -> Iterator[dict[str, Any]]:
+def _forms(role: str, graph: Graph, asked: Options) -> Iterator[dict[str, Any]]:
     """The kernels of one file and what each stands for; then the attention that has none, and why."""
     fused = [n.op for n in graph.root.items if isinstance(n, Node) and isinstance(n.op, FusedOp)]
     counts = Counter((f"{op.domain}.{op.op_type}", len(op.body.items)) for op in fused)
@@ -55,5 +57,5 @@ def _forms(role: str, graph: Graph, target: Target, dtype: str) -> Iterator[dict
         reason = f"one kernel for {size} nodes; elsewhere its function"
         condition = {"condition": conditions[name]} if conditions.get(name) else {}
         yield {"graph": role, "form": name, "count": count, "reason": reason} | condition
-    for reason, count in Counter(declined(graph, target, dtype)).items():
+    for reason, count in Counter(declined(graph, asked.target, asked.dtype)).items():
         yield {"graph": role, "form": "Attention", "count": count, "reason": reason}
