@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seqspec.graph.dims import Shape, parse
@@ -14,13 +14,17 @@ from seqspec.graph.types import DType
 
 @dataclass(frozen=True)
 class Port:
-    """A named input or output. `once`: read on the first call only. `optional`: may be left out, or be None."""
+    """A named input or output. `once`: read on the first call only. `optional`: may be left out, or be None.
+
+    `starts` names the past that files take in its place on the first call, as `past_state.0.lstm.h`.
+    """
 
     name: str
     shape: Shape
     dtype: DType
     optional: bool = False
     once: bool = False
+    starts: str = ""
 
     @property
     def python(self) -> str:
@@ -84,6 +88,17 @@ def output_name(value: Value) -> str:
     return value.hint or value.name
 
 
+def starting(model: Signature, files: Signature) -> Iterator[Port]:
+    """The inputs of a model that its files take as the past of the first call."""
+    taken = {port.name for port in files.inputs}
+    for port in model.inputs:
+        _, given, place = port.name.partition("initial_state.")
+        if given and port.name not in taken:
+            layer, leaf = place.split(".")
+            pasts = [s.past for s in files.states if not s.held and s.past.startswith(f"past_state.{layer}.")]
+            yield replace(port, starts=next(past for past in pasts if past.endswith(f".{leaf}")))
+
+
 def carried(states: tuple[State, ...]) -> tuple[Carried, ...]:
     """Public names for states given by their full paths.
 
@@ -121,7 +136,8 @@ def _layer(path: str) -> str:
 
 def _port(port: Port) -> dict[str, Any]:
     data: dict[str, Any] = {"name": port.name, "shape": list(map(str, port.shape)), "dtype": port.dtype}
-    return data | ({"optional": True} if port.optional else {}) | ({"once": True} if port.once else {})
+    data |= ({"optional": True} if port.optional else {}) | ({"once": True} if port.once else {})
+    return data | ({"starts": port.starts} if port.starts else {})
 
 
 def _state(state: Carried) -> dict[str, Any]:
@@ -131,7 +147,7 @@ def _state(state: Carried) -> dict[str, Any]:
 
 def _read_port(data: Mapping[str, Any]) -> Port:
     optional, once = bool(data.get("optional")), bool(data.get("once"))
-    return Port(data["name"], tuple(map(parse, data["shape"])), data["dtype"], optional, once)
+    return Port(data["name"], tuple(map(parse, data["shape"])), data["dtype"], optional, once, data.get("starts", ""))
 
 
 def _read_state(data: Mapping[str, Any]) -> Carried:

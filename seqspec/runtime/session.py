@@ -48,6 +48,7 @@ class Session:
         self._graphs = {role: execution.open_session(f, chosen) for role, f in manifest.graphs.items()}
         self._last = self._graphs[list(self._graphs)[-1]]
         self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
+        self._taken |= {port.name for port in self.signature.inputs if port.starts}
         self._masked = any(PAST in names(p.shape[1]) for p in self.inputs if len(p.shape) == 2)
 
     @property
@@ -106,14 +107,18 @@ class Session:
         if state is None:
             return Call(self.inputs, self.facts, inputs, {}, None, self.dtype)
         sizes = states.sizes(self.signature, state, masked=self._masked, dtype=self.dtype)
-        late = [port for port in self.inputs if not port.once]
+        late = [port for port in self.inputs if not port.once and not port.starts]
         return Call(late, self.facts, inputs, sizes, state.get(MASK), self.dtype)
 
     def _first(self, call: Call) -> dict[str, Array]:
-        """The state before the first call: empty, what is learned, or what the encoder makes of its inputs."""
+        """The state before the first call: empty, given, what is learned, or what the encoder makes of its inputs."""
         early = next((graph for role, graph in self._graphs.items() if role in ("encoder", "initial")), None)
         made = {} if early is None else self._run(early, call.arrays)
-        return {s.past: made[s.present] if s.present in made else self._empty(s, call) for s in self.signature.states}
+        first = {s.past: made[s.present] if s.present in made else self._empty(s, call) for s in self.signature.states}
+        for port in self.inputs:
+            if port.starts:
+                first[port.starts] = call.arrays[port.name].reshape(first[port.starts].shape)
+        return first
 
     def _empty(self, state: Carried, call: Call) -> Array:
         dtype = self.dtype if state.dtype == "float" else np.dtype(state.dtype)

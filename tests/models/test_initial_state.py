@@ -102,7 +102,7 @@ def test_a_file_starts_from_what_is_learned(both: bool, tmp_path: Path) -> None:
 
 
 def test_a_file_starts_from_what_is_given(tmp_path: Path) -> None:
-    """As an input where nothing is carried; where something is, the first past is the start."""
+    """As an input of the file where nothing is carried; where something is, it is the first past."""
     start = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
     encoder = spec([recurrent("gru", initial_state="given", bidirectional=True)], "encoder")
     session, model = seqspec.Session(seqspec.to_onnx(encoder, tmp_path / "both")), seqspec.to_torch(encoder)
@@ -115,8 +115,10 @@ def test_a_file_starts_from_what_is_given(tmp_path: Path) -> None:
     want = model(ids(), initial_state_0_h=torch.tensor(start[:, :2])).logits.detach()
     got = session.run({"input_ids": ids().numpy()}, state={"past_state.0.gru.h": start[:, :2]})["logits"]
     np.testing.assert_allclose(got, want, atol=2e-6)
+    named = session.run({"input_ids": ids().numpy(), "initial_state.0.h": start[:, :2]})["logits"]
+    np.testing.assert_array_equal(named, got)
     with pytest.raises(RuntimeFault):
-        session.run({"input_ids": ids().numpy(), "initial_state.0.h": start[:, :2]})
+        session.run({"input_ids": ids().numpy(), "initial_state.0.h": start})  # rows of two directions
 
 
 def test_elman_puts_out_a_function_of_h() -> None:
