@@ -48,9 +48,10 @@ class MaskedSoftmax(Op):
         return Expr(f"{t.use(MASKED_SOFTMAX)}({scores}, {mask})")
 
     def onnx(self, o: OnnxWriter, scores: Any, mask: Any = None) -> tuple[Any, ...]:
+        scores = o.cast(scores, "float32")
         if mask is None:
-            return (o.Softmax(scores, axis=-1),)
-        weights = o.Softmax(o.Where(mask, scores, o.scalar(float("-inf"))), axis=-1)
+            return (o.cast(o.Softmax(scores, axis=-1), "float"),)
+        weights = o.cast(o.Softmax(o.Where(mask, scores, o.scalar(float("-inf"), "float32")), axis=-1), "float")
         return (o.Where(mask, weights, o.scalar(0.0)),)  # an empty row is NaN before
 
 

@@ -220,6 +220,7 @@ class Attention(Op):
             visible = bias if visible is None else o.Where(visible, bias, o.scalar(-inf))
         # absent attributes are the defaults: 1/√d, and no cap
         options: dict[str, Any] = {"scale": self.scale, "softcap": self.softcap}
+        options["softmax_precision"] = 1 if o.half else None  # float32
         given = {name: value for name, value in options.items() if value is not None}
         if not self.weights:
             return (o.Attention(q, k, v, visible, **given),)

@@ -80,6 +80,9 @@ class OnnxWriter(Protocol):
     Attributes are Python values; `None` is an absent optional input. Values are opaque to the faces.
     """
 
+    half: bool
+    """Whether the model computes in 16 bits, so that sums and exponentials ask for float32."""
+
     def __getattr__(self, op_type: str) -> Callable[..., Any]: ...
 
     def many(

@@ -64,9 +64,36 @@ def verify(
     return _large(manifest, model, graph, weights, seed)
 
 
-def require(path: Path, weights: Mapping[str, Any] | None = None) -> None:
-    """Raises unless `verify` passes."""
+def require(path: Path, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises unless `verify` passes; returns what the manifest should say of it: what fewer bits cost."""
     verify(path, weights=weights).require()
+    manifest = read(path)
+    found = cost(manifest, weights) if manifest.quantized or manifest.dtype != "float32" else {}
+    return {"error": found} if found else {}
+
+
+def cost(manifest: Manifest, weights: Mapping[str, Any], seed: int = 0) -> dict[str, float]:
+    """What fewer bits cost each output, relative to its largest value: against `weights` themselves, in float64.
+
+    Nothing where the model is too large to be run here, or nothing here runs it.
+    """
+    model = load(manifest.folder / "spec.yaml")
+    graph = build(model)
+    if sum(prod(_shape(p.shape)) for p in graph.root.params) > LARGEST:
+        return {}
+    session, _ = _session(manifest.folder, manifest)
+    if session is None:
+        return {}
+    judge = _judge(manifest, graph, {p.name: _rounded(weights[p.name], "float32") for p in graph.root.params})[0]
+    cases = Cases(session.signature, session.facts, session.dtype, seed)
+    ways = list(cases.alone())
+    differences = compare(OnnxRunner(session), judgement(judge, cases), session.signature, cases, ways)
+    outputs = {port.name for port in session.outputs}
+    found: dict[str, float] = {}
+    for difference in differences:
+        if difference.name in outputs:
+            found[difference.name] = max(found.get(difference.name, 0.0), float(f"{difference.relative:.2g}"))
+    return found
 
 
 def _compared(
@@ -75,9 +102,8 @@ def _compared(
     session, note = _session(folder, manifest)
     if session is None:
         return Verification("nothing", {}, (), note)
-    judge, single = _judges(graph, {p.name: _rounded(weights[p.name], manifest.dtype) for p in graph.root.params})
-    if manifest.only_last:
-        judge, single = LastLogits(judge), LastLogits(single)
+    held = {p.name: _rounded(weights[p.name], manifest.dtype) for p in graph.root.params}
+    judge, single = _judge(manifest, graph, held)
     cases = Cases(session.signature, session.facts, session.dtype, seed)
     alone = judgement(judge, cases)
     found = compare(OnnxRunner(session), alone, session.signature, cases, cases.ways())
@@ -137,6 +163,12 @@ def _session(folder: Path, manifest: Manifest) -> tuple[Session | None, str]:
         return None, "nothing here computes in bfloat16: not checked"
     note = "" if wanted == [providers.CPU] else f"{wanted[0]} does not work here: checked on the CPU"
     return Session(folder, [providers.CPU]), note
+
+
+def _judge(manifest: Manifest, graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]:
+    """`_judges`, of as much of the logits as the files give."""
+    both = _judges(graph, weights)
+    return (LastLogits(both[0]), LastLogits(both[1])) if manifest.only_last else both
 
 
 def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]:

@@ -35,7 +35,7 @@ class Writer:
     """
 
     def __init__(self, dtype: str, reserved: Sequence[str] = ()) -> None:
-        self.dtype = dtype
+        self.dtype, self.half = dtype, dtype != "float32"
         self.blocks = [Block()]
         self.presents: dict[str, ir.Value] = {}
         self.scope = ""
