@@ -171,9 +171,13 @@ class Onnx:
         return {k: v for k, v in made.items() if k not in states}, state | after
 
     def _empty(self, carried: Carried, batch: Batch) -> Array:
+        """The first past: what is given to start from, else zeros."""
         known = batches.sizes(batch, past=0)
         kind = np.float32 if carried.dtype == "float" else np.dtype(carried.dtype)
-        return np.zeros([evaluate(size, known) for size in carried.shape], kind)
+        shape = [evaluate(size, known) for size in carried.shape]
+        place = carried.past.split(".")
+        given = batch.inputs.get(f"{batch.last.prefix}initial_state.{place[1]}.{place[-1]}")
+        return np.zeros(shape, kind) if given is None else given.reshape(shape).astype(kind)
 
     def _call(self, role: str, feeds: Arrays) -> dict[str, Array]:
         session = self.sessions[role]
