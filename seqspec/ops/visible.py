@@ -219,7 +219,7 @@ def _allows(mask: Mask, told: Told, b: int, i: int, j: int) -> bool:
         case Global(tokens):
             return q in tokens or k in tokens
         case Prefix():
-            return bool(k < told.prefix[b])
+            return bool(told.key[b, 0, 0, j] < told.prefix[b])
         case Documents():
             return bool(told.documents[b, -told.query.shape[2] :][i] == told.documents[b, j])
         case Given(name):
@@ -248,7 +248,7 @@ def _text(t: TorchWriter, mask: Mask, told: Told) -> str:
         case Global(tokens):
             return f"{t.use(_GLOBAL)}({own}, {list(tokens)})"
         case Prefix():
-            return f"{t.use(_PREFIX)}({own}, {told.prefix})"
+            return f"{t.use(_PREFIX)}({pair}, {told.prefix})"
         case Documents():
             return f"{t.use(_DOCUMENT)}({told.documents}, {told.query})"
         case Given(name):
@@ -273,7 +273,7 @@ def _nodes(o: OnnxWriter, mask: Mask, told: Told) -> Any:
         case Global(tokens):
             return reduce(o.Or, (o.Equal(side, o.ints(token)) for token in tokens for side in (query, key)))
         case Prefix():
-            return o.Less(key, o.Unsqueeze(told.prefix, o.ints(1, 2, 3)))
+            return o.Less(told.key, o.Unsqueeze(told.prefix, o.ints(1, 2, 3)))
         case Documents():
             total = o.size(told.documents, 1)
             late = o.Slice(told.documents, o.Sub(total, o.size(told.query, 2)), total, o.ints(1))
