@@ -71,7 +71,7 @@ class Cases:
         yield Handed("padded right", rows)
         yield Handed("padded left", rows, left=True)
         # a decoder's first position is real whatever stands there, so padding on the left needs its mask
-        if any(fact.pad_id is not None for fact in self.facts.values()):
+        if all(self.facts[name].pad_id is not None for name in self.masks.values()):
             yield Handed("padded right, no mask given", rows, masked=False)
         if self.stateful:
             length = max(self.lengths)
