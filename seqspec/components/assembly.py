@@ -8,9 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 from seqspec.components.attention import CrossAttention
+from seqspec.components.audio import Audio
 from seqspec.components.base import Context, Inlet, camel, width_of
 from seqspec.components.blocks import build_block
 from seqspec.components.bridge import Memory, Place
+from seqspec.components.image import Image
 from seqspec.components.inputs import Features, Tables, Tokens
 from seqspec.components.norms import LayerNorm, RMSNorm
 from seqspec.components.positions import Learned, Sinusoidal
@@ -21,7 +23,6 @@ from seqspec.components.stack import Layer, Path, Stack
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
 from seqspec.graph.ir import Region, Value
-from seqspec.graph.types import DType
 from seqspec.ops.cache import Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
@@ -74,7 +75,7 @@ def build_stack(
     if stack.final_norm and not isinstance(stack.final_norm, bool):
         x = b.add(stack.final_norm.op(width_of(x)), x, name="final_norm")
     flat_finals = [v for index in sorted(finals) for v in finals[index]]
-    masks = [writer.mask] if plan.mask_wanted else []
+    masks = [writer.mask] if plan.mask_wanted and writer.mask is not None else []
     region = b.done(x, *masks, *flat_finals, *weights.values())
     hints = ["memory" if plan.name == "encoder" and not plan.alone else "x", *_names(bool(masks), finals)]
     hint = " ".join([*hints, *(f"weights_{name}".replace(".", "_") for name in weights)])
@@ -93,7 +94,7 @@ def _names(mask: bool, finals: Mapping[int, Sequence[Value]]) -> list[str]:
 class _Writer:
     """Writes one stack's region."""
 
-    mask: Value
+    mask: Value | None  # of an image, where nothing is padding, there is none
 
     def __init__(self, b: Builder, inlet: Inlet, stack: Stack, plan: Plan, tables: Tables | None) -> None:
         self.b, self.inlet, self.stack, self.plan = b, inlet, stack, plan
@@ -111,16 +112,9 @@ class _Writer:
 
     def embed(self, root: Builder) -> Value:
         """Input, mask and positions -> [B, T, D], with norm and dropout behind."""
-        stack, b, time = self.stack, self.b, (dim(BATCH), self.plan.time)
-        source, total = stack.input, self.plan.time + (dim(PAST) if self.looks_back else 0)
-        name = "input_ids" if isinstance(source, Tokens) else "features"
-        shape = source.shape(time)
-        dtype: DType = "int64" if isinstance(source, Tokens) else "float"
-        data = self.inlet.take(root.input(self.plan.port(name), shape, dtype), name)
-        given = self._optional(root, "attention_mask", (dim(BATCH), total))
-        pad_id = source.pad_id if isinstance(source, Tokens) else None
-        padding = Padding(pad_id, self.keep_first, self.looks_back, self.always)
-        self.mask = b.add(padding, data, given, hint="mask")
+        stack, b, source = self.stack, self.b, self.stack.input
+        port = root.input(self.plan.port(source.port), source.shape((dim(BATCH), self.plan.time)), source.dtype)
+        data = self._signal(root, self.inlet.take(port, source.port))
         declare = partial(self._optional, root)
         self.relations = Relations(b, data, self.mask, self.looks_back, declare, list(stack.attentions()))
         if self.placed:
@@ -136,6 +130,25 @@ class _Writer:
         # the hint goes on the last step, so that what leads there stays one expression
         return self._hinted(x)
 
+    def _signal(self, root: Builder, data: Value) -> Value:
+        """What time is counted on, and the mask of it: the input itself, or the vectors that sound and images become."""
+        source, b = self.stack.input, self.b
+        if isinstance(source, Image):
+            self.mask = None
+            return source.embed(b, data, int(self.stack.d_model or 0))
+        if isinstance(source, Audio):
+            from seqspec.ops.frames import ChannelsLast
+
+            data = b.add(ChannelsLast(), data, hint="frames")
+        total = self.plan.time + (dim(PAST) if self.looks_back else 0)
+        given = self._optional(root, "attention_mask", (dim(BATCH), total))
+        pad_id = source.pad_id if isinstance(source, Tokens) else None
+        padding = Padding(pad_id, self.keep_first, self.looks_back, self.always)
+        self.mask = b.add(padding, data, given, hint="mask")
+        if isinstance(source, Audio):
+            data, self.mask = source.embed(b, data, self.mask)
+        return data
+
     def _hinted(self, x: Value) -> Value:
         last = self.b.items[-1]
         if last.outputs == (x,):
@@ -147,6 +160,8 @@ class _Writer:
 
     def _vectors(self, root: Builder, data: Value) -> Value:
         source, plan = self.stack.input, self.plan
+        if isinstance(source, Audio | Image):
+            return data
         if isinstance(source, Features):
             return source.embed(self.b, data, self.mask, source.d_model)
         owner = plan.owner.input if plan.owner and isinstance(plan.owner.input, Tokens) else source
@@ -230,7 +245,7 @@ class _Writer:
         return Memory(x, mask, memory.source._replace(finals=finals, mean=mean))
 
     def _context(self, x: Value, memories: Mapping[str, Memory]) -> Context:
-        values: dict[str, Value] = {"mask": self.mask}
+        values: dict[str, Value] = {} if self.mask is None else {"mask": self.mask}
         if self.positions is not None and list(self.stack.low_ranks()):
             values["positions"] = self.positions
         shared, made = self.relations.shared(list(self.stack.attentions()), x, self.positions)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from seqspec.components.audio import Audio
 from seqspec.components.base import Component, Count, Finding, Findings, Shorthand
+from seqspec.components.image import Image
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Param, Value
+from seqspec.graph.types import DType
 from seqspec.ops.elementwise import Add, Scale
 from seqspec.ops.embedding import Embedding, Lookup
 from seqspec.ops.linear import Linear
@@ -29,6 +32,9 @@ class Tables(NamedTuple):
 
 class Tokens(Component):
     """Token ids [B, T] -> vectors [B, T, D], from a table called `embed_tokens`."""
+
+    port: ClassVar[str] = "input_ids"
+    dtype: ClassVar[DType] = "int64"
 
     kind: Literal["tokens"]
     vocab_size: Count | None = None
@@ -105,6 +111,9 @@ class Tokens(Component):
 class Features(Component):
     """Vectors [B, T, size] -> [B, T, D], through a linear map `input_proj` where a `d_model` is written."""
 
+    port: ClassVar[str] = "features"
+    dtype: ClassVar[DType] = "float"
+
     kind: Literal["features"]
     size: Count
     """Channels of a vector."""
@@ -125,4 +134,4 @@ class Features(Component):
         return (*batch_time, self.size)
 
 
-Input = Annotated[Tokens | Features, Field(discriminator="kind"), Shorthand]
+Input = Annotated[Tokens | Features | Audio | Image, Field(discriminator="kind"), Shorthand]

@@ -11,7 +11,7 @@ from seqspec.ops import masks as ops
 
 Distance = Annotated[int, Field(ge=0)]
 TAKEN = frozenset({"input_ids", "attention_mask", "position_ids", "token_type_ids", "document_ids", "prefix_length"})
-TAKEN |= {"features", "labels", "state"}
+TAKEN |= {"features", "input_features", "pixel_values", "labels", "state"}
 """Names of inputs that a given mask cannot have."""
 
 

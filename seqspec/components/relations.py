@@ -26,7 +26,13 @@ class Relations:
     """Written on demand into a stack's region; `data` is what the stack reads, [B, T] or [B, T, I]."""
 
     def __init__(
-        self, b: Builder, data: Value, mask: Value, looks_back: bool, declare: Declare, attentions: list[SelfAttention]
+        self,
+        b: Builder,
+        data: Value,
+        mask: Value | None,
+        looks_back: bool,
+        declare: Declare,
+        attentions: list[SelfAttention],
     ) -> None:
         self.b, self.data, self.mask, self.looks_back, self.declare = b, data, mask, looks_back, declare
         self.documented = any(isinstance(a, masks.Documents) for s in attentions for a in masks.atoms(s.allowed))
@@ -37,7 +43,8 @@ class Relations:
         """[B, T] for tables: real tokens before each, in its document where there are documents."""
         if self.documented:
             return self.b.add(Squeeze(-1), self.b.add(Squeeze(1), self.own_pairs[0]), hint="positions")
-        position_ids = self.declare("position_ids", self.data.shape[:2])
+        # of an image, which has no mask, every place is known
+        position_ids = self.declare("position_ids", self.data.shape[:2]) if self.mask else None
         return self.b.add(Positions(self.looks_back), self.data, self.mask, position_ids, hint="positions")
 
     @cached_property

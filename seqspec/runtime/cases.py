@@ -34,13 +34,18 @@ class Handed:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences as calls take them. `real` is [B, T] of all chunks together, `encoder_real` of what is read once."""
+    """Sequences as calls take them. `real` is [B, T] of all chunks together, `encoder_real` of what is read once.
+
+    `in_front` holds True where what is read once is sound, False where the rest is: what its frames become stands in
+    front of padding, wherever that was.
+    """
 
     calls: tuple[Mapping[str, Array], ...]
     real: Array
     encoder_real: Array | None
     last: int
     """The length of the last chunk."""
+    in_front: frozenset[bool] = frozenset()
 
 
 class Cases:
@@ -93,21 +98,24 @@ class Cases:
             parts = [sequence[port.name] for sequence in chosen]
             arrays[port.name] = self._padded(port, parts, way.left)
             if timed(port):
-                real[port.once] = _real([len(part) for part in parts], way.left)
+                real[port.once] = _real([part.shape[time_axis(port) - 1] for part in parts], way.left)
         if way.masked:
             once = {port.name: port.once for port in self.ports}
             arrays |= {mask: real[once[of]].astype(np.int64) for mask, of in self.masks.items() if of in once}
+        real.setdefault(False, np.ones((len(chosen), 1), bool))  # an image has one time
         chunks = way.chunks or (real[False].shape[1],)
-        return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1])
+        sounds = frozenset(p.once for p in self.ports if p.dtype == "float" and timed(p) and time_axis(p) > 1)
+        return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1], sounds)
 
     def _calls(self, arrays: Mapping[str, Array], chunks: tuple[int, ...]) -> Iterator[dict[str, Array]]:
         once = {p.name for p in self.ports if p.once or not timed(p)}
         once |= {mask for mask, of in self.masks.items() if of in once}
+        axes = {p.name: time_axis(p) for p in self.ports if p.name not in once}
         looking = {p.name for p in self.ports if PAST in _symbols(p.shape[2:])}  # at keys, the past's included
         end = 0
         for length in chunks:
             start, end = end, end + length
-            moving = {n: a[:, start:end] for n, a in arrays.items() if n not in once}
+            moving = {n: a.take(range(start, end), axes.get(n, 1)) for n, a in arrays.items() if n not in once}
             moving |= {n: moving[n][:, :, :end] for n in looking & moving.keys()}
             yield moving | ({n: arrays[n] for n in once & arrays.keys()} if start == 0 else {})
 
@@ -147,8 +155,14 @@ class Cases:
 
 
 def timed(port: Port) -> bool:
-    """Whether an input has a value for every position; a state to start from has none, nor has a number for a row."""
-    return bool(_symbols(port.shape[1:2]))
+    """Whether an input has a value for every position; an image and a state to start from have none, nor has a number
+    for a row."""
+    return bool(_symbols(port.shape[1:]))
+
+
+def time_axis(port: Port) -> int:
+    """The axis of an input that has a value for every position: the first that is not of a fixed size."""
+    return next(axis for axis, size in enumerate(port.shape) if axis and not isinstance(size, int))
 
 
 def _symbols(shape: Shape) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqspec.diagnostics import CompileError
-from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, names
+from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, evaluate, names
 from seqspec.graph.signature import Signature
 from seqspec.runtime.cases import Batch, Cases, Handed
 from seqspec.runtime.judges import Answer, Runner
@@ -108,7 +108,7 @@ def _parts(judged: Runner, batch: Batch, shapes: Mapping[str, Shape]) -> Iterato
         for name, array in outputs.items():
             made.setdefault(name, []).append(array)
     over_time = {name for name in made if TIME in _axes(shapes[name])}
-    whole = {name: np.concatenate(parts, 1) if name in over_time else parts[-1] for name, parts in made.items()}
+    whole = {name: _joined(parts, shapes[name]) for name, parts in made.items()}
     for name, array in (whole | (state or {})).items():
         if name == MASK:
             continue
@@ -118,14 +118,30 @@ def _parts(judged: Runner, batch: Batch, shapes: Mapping[str, Shape]) -> Iterato
                 yield name, row, _real(array[row], shapes[name][1:], batch, row)
 
 
+def _joined(parts: list[Array], shape: Shape) -> Array:
+    """What calls put out one after the other, along time; attention weights have zeros for keys that came later."""
+    timed = [axis for axis, size in enumerate(shape) if TIME in names(size)]
+    if not timed:
+        return parts[-1]
+    for keys in timed[1:]:
+        length = parts[-1].shape[keys]
+        parts = [np.pad(p, [(0, (n == keys) * (length - p.shape[n])) for n in range(p.ndim)]) for p in parts]
+    return np.concatenate(parts, timed[0])
+
+
 def _real(array: Array, shape: Shape, batch: Batch, row: int) -> Array:
     """The real positions of one row along its axes of time."""
     for axis, size in enumerate(shape):
         found = names(size)
-        if found & {TIME, PAST}:
-            array = np.compress(batch.real[row], array, axis)
-        elif ENCODER_TIME in found and batch.encoder_real is not None:
-            array = np.compress(batch.encoder_real[row], array, axis)
+        once = ENCODER_TIME in found
+        real = batch.encoder_real if once else batch.real if found & {TIME, PAST} else None
+        if real is None:
+            continue
+        if once in batch.in_front:
+            count = int(real[row].sum())
+            array = array.take(range(evaluate(size, {TIME: count, PAST: 0, ENCODER_TIME: count})), axis)
+        else:
+            array = np.compress(real[row], array, axis)
     return array
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from seqspec.graph.ir import Graph, Node
 from seqspec.ops.embedding import Embedding, Lookup
-from seqspec.ops.optional import OrZeros
 from seqspec.ops.padding import Padding
-from seqspec.ops.positions import LearnedPositions, Positions
+from seqspec.ops.positions import LearnedPositions
 from seqspec.passes.inline import inline
 
 
@@ -42,21 +41,27 @@ def facts(graph: Graph) -> dict[str, Facts]:
     """What the ops that read an input say of it, by the input's name."""
     flat = inline(graph).root
     found = {value.name: Facts() for value in flat.inputs}
-    same = {value: value.name for value in flat.inputs}  # values that are an input, or its positions
+    same = {value: value.name for value in flat.inputs}  # values that are an input, what it becomes, its positions
+    frames = dict.fromkeys(flat.inputs, 1)  # of the input, in one position of such a value
     for node in flat.items:
         assert isinstance(node, Node)
         read = node.inputs[0] if node.inputs else None
         if read not in same:
             continue
-        if isinstance(node.op, OrZeros | Positions):
+        if type(node.op).__name__ in _BECOMES:
             same[node.outputs[0]] = same[read]
+            frames[node.outputs[0]] = frames[read] * getattr(node.op, "stride", 1)
         else:
-            found[same[read]] = replace(found[same[read]], **_said(node))
+            found[same[read]] = replace(found[same[read]], **_said(node, frames[read]))
     return {name: fact for name, fact in found.items() if fact != Facts()}
 
 
-def _said(node: Node) -> dict[str, Any]:
-    """Fields of the input that a node reads first."""
+# by name, since few models have convolutions
+_BECOMES = frozenset({"OrZeros", "Positions", "ChannelsLast", "RealFirst", "ZeroPadding", "Conv1d", "Unary"})
+
+
+def _said(node: Node, frames: int) -> dict[str, Any]:
+    """Fields of the input that a node reads first, which is that many times as long."""
     other = node.inputs[1] if len(node.inputs) > 1 else None
     match node.op:
         case Embedding(count=count):
@@ -67,5 +72,5 @@ def _said(node: Node) -> dict[str, Any]:
             real = keep_first and pad_id is not None
             return {"pad_id": pad_id, "first_is_real": real, "mask": other.name if other is not None else None}
         case LearnedPositions(max_length=max_length):
-            return {"max_length": max_length}
+            return {"max_length": max_length * frames}
     return {}

@@ -90,10 +90,11 @@ class Call:
 
     def _mask(self, port: Port, of: str, value: npt.ArrayLike | None) -> Array:
         """The whole mask: what was given, else what the ids say, behind the past's. True is real."""
-        batch, time = self.arrays[of].shape[:2]
         past = self.sizes[PAST] if _looks_back(port) else 0
+        batch, whole_time = (evaluate(size, self.sizes) for size in port.shape)
+        time = whole_time - past
         if value is None:
-            mask = self._own(of, past)
+            mask = self._own(of, past) if self.facts[of].pad_id is not None else np.ones((batch, time), bool)
         else:
             given = self._typed(port, value)
             if given.shape not in ((batch, time), (batch, past + time)):
@@ -108,10 +109,8 @@ class Call:
         return mask.astype(np.int64)
 
     def _own(self, of: str, past: int) -> Array:
-        """What the chunk says of itself."""
+        """What the ids of the chunk say."""
         ids, fact = self.arrays[of], self.facts[of]
-        if fact.pad_id is None:
-            return np.ones(ids.shape[:2], bool)
         real: Array = ids != fact.pad_id
         if fact.first_is_real and past == 0:
             real[:, 0] = True

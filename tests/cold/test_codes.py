@@ -26,7 +26,6 @@ WITHOUT = {
     "SEQ217": "`initial_state: given`",
     "SEQ228": "masks of other inputs",
     "SEQ230": "convolutions",
-    "SEQ231": "images",
     "SEQ233": "`share: parameters`",
     "SEQ235": "a placement alone takes the default norm",
     "SEQ236": "experts",
@@ -74,6 +73,8 @@ def surrounded(code: str, text: str) -> dict[str, Any]:
         return {**root, "decoder": {**decoder, **{k: v for k, v in part.items() if k != "head"}}, "head": part["head"]}
     if "vocab_size" in part:
         return {**root, "decoder": {**decoder, "input": {"kind": "tokens", **part}}}
+    if code == "SEQ231":
+        return {**root, "encoder": {"d_model": 16, "layers": [GRU], **part}}
     if "share" in str(part.get("input", "")):
         return {**root, "encoder": ENCODER, "decoder": {**decoder, **part, "layers": [READING]}}
     extra = {"layers": BLOCK} if "layers" not in part else {}

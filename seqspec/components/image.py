@@ -1,0 +1,55 @@
+"""Images, as a row of patches."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from seqspec.components.base import Component, Count, Finding, Findings
+from seqspec.components.norms import Norm
+from seqspec.graph.builder import Builder
+from seqspec.graph.dims import Shape
+from seqspec.graph.ir import Value
+from seqspec.graph.types import DType
+
+
+class Image(Component):
+    """Pixels [B, channels, size, size] -> vectors [B, N, D]: a linear map of each patch, row by row, as in ViT.
+
+    N = (size / patch)², one more with a class token. Nothing of an image is padding.
+    """
+
+    port: ClassVar[str] = "pixel_values"
+    dtype: ClassVar[DType] = "float"
+
+    kind: Literal["image"]
+    size: Count
+    """Pixels of a side."""
+    patch: Count
+    """Pixels of a patch's side, which divide the image's."""
+    channels: Count = 3
+    """Numbers of a pixel."""
+    class_token: bool = False
+    """Whether a learned vector stands before the patches, for `pool: first` to read."""
+    norm: Norm | None = None
+    """A norm behind the map and the positions, called `embed_norm`."""
+
+    @property
+    def count(self) -> int:
+        """Vectors of an image."""
+        return (self.size // self.patch) ** 2 + self.class_token
+
+    def check(self) -> Findings:
+        if self.size % self.patch:
+            text = f"patch ({self.patch}) must divide size ({self.size})"
+            yield Finding("SEQ231", ("patch",), text)
+
+    def embed(self, b: Builder, pixels: Value, width: int) -> Value:
+        """pixels[B, C, H, W] -> [B, N, width]"""
+        from seqspec.ops.conv import PatchEmbedding  # as in components/rope.py
+        from seqspec.ops.frames import ClassToken
+
+        x = b.add(PatchEmbedding(self.channels, width, self.patch), pixels, name="patch_embedding", hint="x")
+        return b.add(ClassToken(width), x, hint="x") if self.class_token else x
+
+    def shape(self, batch_time: Shape) -> Shape:
+        return (batch_time[0], self.channels, self.size, self.size)
