@@ -29,6 +29,16 @@ SMALL = {
         "decoder.layers[0].hidden_size=14",
         "decoder.layers[0].attend.d_attention=9",
     ],
+    "nmt-luong": [
+        *(f"{stack}.input.{s}" for stack in ("encoder", "decoder") for s in TOKENS),
+        *(f"{stack}.layers[0].hidden_size=10" for stack in ("encoder", "decoder")),
+    ],
+    "elman-language-model": [
+        *(f"decoder.input.{s}" for s in TOKENS),
+        "decoder.layers[0].hidden_size=9",
+        "decoder.layers[1].size=12",
+    ],
+    "lstm-tagger": [*(f"encoder.input.{s}" for s in TOKENS), "encoder.layers[0].hidden_size=9"],
     "transformer-base": [
         "defaults.d_model=16",
         "encoder.input.vocab_size=61",
@@ -72,8 +82,9 @@ SMALL = {
         "decoder.layers[0].repeat=1",
     ],
 }
-SPLIT = ("nmt-bahdanau", "transformer-base")
-STATEFUL = ("gru-forecast", "nmt-bahdanau", "transformer-base", "gpt2", "llama-3.2-1b", "hybrid-window")
+SPLIT = ("nmt-bahdanau", "nmt-luong", "transformer-base")
+STATEFUL = ("gru-forecast", "nmt-bahdanau", "nmt-luong", "elman-language-model", "transformer-base", "gpt2",
+            "llama-3.2-1b", "hybrid-window")  # fmt: skip
 GENERATING = STATEFUL[1:]
 
 
