@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seqspec.passes.forms import Target
-    from seqspec.passes.options import Logits
+    from seqspec.passes.options import Logits, Quantize
     from seqspec.runtime.compare import Verification
 
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
@@ -107,12 +107,14 @@ def to_onnx(
     target: Target = "cpu",
     dtype: str = "float32",
     logits: Logits = "all",
+    quantize: Quantize | None = None,
     seed: int = 0,
     verify: bool = True,
 ) -> Path:
     """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none.
 
-    `logits="last"` keeps those of each row's last real token alone, which is all that generation reads.
+    `logits="last"` keeps those of each row's last real token alone, which is all that generation reads. `quantize`
+    stores the weights of linear maps in 8 or 4 bits; the manifest says under `error` what that costs.
     """
     if target not in TARGETS:
         raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
@@ -136,6 +138,7 @@ def to_onnx(
             target=target,
             dtype=dtype,
             logits=logits,
+            quantize=quantize,
             seed=seed,
             spec=resolved(model),
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},

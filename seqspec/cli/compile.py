@@ -11,7 +11,7 @@ from seqspec.cli.interrupt import interruptible
 from seqspec.cli.spec import checked, overridable
 
 PATH = click.Path(path_type=Path)
-_ONNX_ONLY = ("target", "dtype", "logits")
+_ONNX_ONLY = ("target", "dtype", "logits", "quantize")
 _NOT_PYTHON = ("weights", "seed", "no_verify")
 
 
@@ -22,6 +22,7 @@ _NOT_PYTHON = ("weights", "seed", "no_verify")
 @click.option("--target", type=click.Choice(["cpu", "cuda", "portable"]), help="Which kernels may be used. [cpu]")
 @click.option("--dtype", metavar="D", help="What the model computes in: float32, float16, bfloat16. [float32]")
 @click.option("--logits", type=click.Choice(["all", "last"]), help="At all positions, or the last real ones. [all]")
+@click.option("--quantize", type=click.Choice(["int8", "int4"]), help="The weights of linear maps, in blocks of 32.")
 @click.option("--weights", type=PATH, metavar="F", help="A safetensors file.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random weights, where none are given. [0]")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with PyTorch.")

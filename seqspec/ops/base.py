@@ -93,7 +93,9 @@ class OnnxWriter(Protocol):
     def param(self, leaf: str) -> Any:
         """The op's own parameter, as it is."""
 
-    def derived(self, tag: str, shape: Shape, make: Callable[..., Array], *leaves: str) -> Any:
+    def derived(
+        self, tag: str, shape: Shape, make: Callable[..., Array], *leaves: str, dtype: str = "float"
+    ) -> Any:
         """A weight made from others when it is written: `make(np, *arrays)`. Equal tag and leaves are one tensor.
 
         Without leaves it is a table that the whole file shares, under the name `tag`.

@@ -53,8 +53,12 @@ class Linear(Op):
 
     def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
         weight = o.derived("transposed", (self.inputs, self.outputs), lambda np, w: w.T, "weight")
-        y = o.MatMul(x, weight)
-        return (o.Add(y, o.param("bias")) if self.bias else y,)
+        y, bias = o.MatMul(x, weight), self.bias_of(o)
+        return (y if bias is None else o.Add(y, bias),)
+
+    def bias_of(self, o: OnnxWriter) -> Any | None:
+        """The bias in ONNX, if there is one."""
+        return o.param("bias") if self.bias else None
 
 
 @primitive

@@ -64,8 +64,14 @@ class PackedLinear(Op):
         leaves = [f"{part.name}.weight" for part in self.parts]
         shape = (self.inputs, self.outputs)
         y = o.MatMul(x, o.derived(f"{together}.transposed", shape, lambda np, *w: np.concatenate(w).T, *leaves))
+        bias = self.bias_of(o)
+        return (y if bias is None else o.Add(y, bias),)
+
+    def bias_of(self, o: OnnxWriter) -> Any | None:
+        """The biases in ONNX, side by side, if there is one."""
         biased = [f"{part.name}.bias" for part in self.parts if part.bias]
-        return (o.Add(y, o.derived(f"{together}.bias", shape[1:], self._joined, *biased)) if biased else y,)
+        tag = f"{'_'.join(part.name for part in self.parts)}.bias"
+        return o.derived(tag, (self.outputs,), self._joined, *biased) if biased else None
 
     def _joined(self, np: Any, *biases: Array) -> Array:
         """Zeros where a part has no bias."""

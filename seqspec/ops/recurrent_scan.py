@@ -63,8 +63,9 @@ class _Suffixed:
     def param(self, leaf: str) -> Any:
         return self._o.param(leaf + self._suffix)
 
-    def derived(self, tag: str, shape: Any, make: Any, *leaves: str) -> Any:
-        return self._o.derived(tag + self._suffix, shape, make, *(leaf + self._suffix for leaf in leaves))
+    def derived(self, tag: str, shape: Any, make: Any, *leaves: str, dtype: str = "float") -> Any:
+        suffixed = (leaf + self._suffix for leaf in leaves)
+        return self._o.derived(tag + self._suffix, shape, make, *suffixed, dtype=dtype)
 
 
 def run(o: OnnxWriter, op: Recurrent, x: Any, mask: Any, starts: Sequence[Any]) -> tuple[Any, ...]:

@@ -15,7 +15,8 @@ from seqspec.passes.fuse_skip_norm import fuse_skip_norm
 from seqspec.passes.initial import learned
 from seqspec.passes.inline import inline
 from seqspec.passes.last_logits import last_logits
-from seqspec.passes.options import Logits
+from seqspec.passes.options import Logits, Quantize
+from seqspec.passes.quantize import quantize
 from seqspec.passes.split import split
 
 Pass = Callable[[Graph], Graph]
@@ -39,9 +40,15 @@ def parts(flat: Graph) -> dict[str, Graph]:
     return dict(zip(("initial", "model"), split(flat), strict=True)) if learned(flat.root) else {"model": flat}
 
 
-def fused(flat: Graph, target: Target, dtype: str = "float32") -> Graph:
-    """With the kernels that `target` has for this dtype and ONNX lacks."""
-    return fuse_skip_norm(fuse_attention(flat, target, dtype), target, dtype)
+def fused(flat: Graph, target: Target, dtype: str = "float32", bits: Quantize | None = None) -> Graph:
+    """With the kernels that `target` has for this dtype and ONNX lacks, and weights in fewer bits where asked."""
+    joined = fuse_skip_norm(fuse_attention(flat, target, dtype), target, dtype)
+    return joined if bits is None else quantize(joined, target, dtype, bits)
+
+
+def rounded(graph: Graph, target: Target, dtype: str, bits: Quantize) -> Graph:
+    """The whole model, flat, with the weights rounded that `fused` rounds: what quantized files should compute."""
+    return quantize(drop_dropout(inline(graph)), target, dtype, bits)
 
 
 def _run(graph: Graph, passes: Iterable[Pass]) -> Graph:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seqspec.passes import fuse_attention, fuse_skip_norm
+from seqspec.passes import fuse_attention, fuse_skip_norm, quantize
 from seqspec.passes.forms import Form
 
-FORMS: tuple[Form, ...] = (fuse_attention.FORM, fuse_skip_norm.FORM)
+FORMS: tuple[Form, ...] = (fuse_attention.FORM, fuse_skip_norm.FORM, quantize.FORM)
 _HEAD = """\
 # Which kernels are used
 

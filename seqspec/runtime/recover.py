@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -17,6 +17,8 @@ import onnx_ir as ir
 from seqspec.backends.onnx import export
 from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.ir import Graph, Param
+from seqspec.ops.quantized import restored, unpacked
+from seqspec.passes.quantize import BITS
 from seqspec.runtime.manifest import Manifest
 from seqspec.runtime.state import Array
 
@@ -29,7 +31,7 @@ class Stored:
 
     name: str
     array: Array
-    lazy: ir.LazyTensor
+    lazy: Derivation
     sources: tuple[str, ...]
 
 
@@ -73,7 +75,31 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
             held = written[name].const_value if name in written else None
             if held is None or tuple(held.shape) != tuple(lazy.shape):
                 raise RuntimeFault("SEQ507", f"{file.name} has no tensor `{name}` that fits its spec", file=str(file))
-            yield Stored(str(name), held.numpy(), lazy, probe.read_by(lazy) if probe else ())
+            sources = probe.read_by(lazy) if probe else ()
+            if probe is None or not manifest.quantized:
+                yield Stored(str(name), held.numpy(), lazy, sources)
+            elif f"{name}.scales" in written:
+                joined = _Joined(probe, sources)
+                scales = written[f"{name}.scales"].const_value
+                # of a table that is tied, the file holds the numbers as they were, too
+                if scales is not None and not set(sources) <= written.keys():
+                    array = _restored(held.numpy(), scales.numpy(), manifest, joined.numpy().shape[1])
+                    yield Stored(str(name), array, joined, sources)
+            elif str(name).removesuffix(".scales") not in written or not str(name).endswith(".scales"):
+                yield Stored(str(name), held.numpy(), lazy, sources)
+
+
+def _restored(stored: Array, scales: Array, manifest: Manifest, inputs: int) -> Array:
+    """weight[O, I] of what a quantized file holds."""
+    bits = BITS[manifest.options["quantize"]]
+    array: Array = restored(np, unpacked(np, stored, bits), scales.astype(np.float32), bits, inputs)
+    return array
+
+
+class Derivation(Protocol):
+    """What a tensor of a file is made of, evaluated anew."""
+
+    def numpy(self) -> Any: ...
 
 
 class _Probe(Mapping[str, Array]):
@@ -104,6 +130,17 @@ class _Probe(Mapping[str, Array]):
 def _is_parameter(tensor: Stored) -> bool:
     """Whether the tensor is a parameter as it is; those that are derived have names of their own."""
     return tensor.sources == (tensor.name,)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The rows of several weights, one below the other."""
+
+    probe: _Probe
+    sources: tuple[str, ...]
+
+    def numpy(self) -> Array:
+        return np.concatenate([self.probe[name] for name in self.sources])
 
 
 def _places(tensor: Stored, name: str, probe: _Probe) -> tuple[Array, Array]:

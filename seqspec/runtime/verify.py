@@ -20,6 +20,7 @@ from seqspec.checking import load
 from seqspec.diagnostics import CompileError, RuntimeFault
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
+from seqspec.passes.pipeline import rounded
 from seqspec.runtime import providers
 from seqspec.runtime.cases import Cases
 from seqspec.runtime.compare import REPORT, Verification, compare, judgement, rounding
@@ -38,6 +39,8 @@ _BYTES = 28  # a parameter: in the file, in onnxruntime, and in PyTorch as it is
 _DEEP = 8
 _ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 _AMPLIFIED = 4
+_EIGHT_BITS = 0.1
+"""What it may cost that MatMulNBits rounds what it multiplies to 8 bits, in all layers together."""
 
 
 def tolerance(depth: int, dtype: str) -> float:
@@ -84,7 +87,8 @@ def cost(manifest: Manifest, weights: Mapping[str, Any], seed: int = 0) -> dict[
     session, _ = _session(manifest.folder, manifest)
     if session is None:
         return {}
-    judge = _judge(manifest, graph, {p.name: _rounded(weights[p.name], "float32") for p in graph.root.params})[0]
+    judge = _judges(graph, {p.name: _rounded(weights[p.name], "float32") for p in graph.root.params})[0]
+    judge = LastLogits(judge) if manifest.only_last else judge
     cases = Cases(session.signature, session.facts, session.dtype, seed)
     ways = list(cases.alone())
     differences = compare(OnnxRunner(session), judgement(judge, cases), session.signature, cases, ways)
@@ -110,7 +114,7 @@ def _compared(
     # weights that amplify every rounding, as trained ones may, do so in any implementation
     costs = rounding(single, alone, session.signature, cases)
     factor = _AMPLIFIED * _ROUNDING[manifest.dtype] / _ROUNDING["float32"]
-    stated = tolerance(_depth(model), manifest.dtype)
+    stated = _EIGHT_BITS if manifest.quantized else tolerance(_depth(model), manifest.dtype)
     limits = {name: max(stated, factor * cost) for name, cost in costs.items()}
     return Verification(judge.name, limits, tuple(found), note)
 
@@ -166,8 +170,13 @@ def _session(folder: Path, manifest: Manifest) -> tuple[Session | None, str]:
 
 
 def _judge(manifest: Manifest, graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]:
-    """`_judges`, of as much of the logits as the files give."""
-    both = _judges(graph, weights)
+    """`_judges`, of as much of the logits as the files give; with rounded weights, the reference of those ops."""
+    if manifest.quantized:
+        options = manifest.options
+        flat = rounded(graph, options["target"], options["dtype"], options["quantize"])
+        both: tuple[Runner, Runner] = ReferenceRunner(flat, weights), ReferenceRunner(flat, weights, "float32")
+    else:
+        both = _judges(graph, weights)
     return (LastLogits(both[0]), LastLogits(both[1])) if manifest.only_last else both
 
 

@@ -29,7 +29,7 @@ def model(graph: Graph, weights: Weights | None = None, *, seed: int = 0, **opti
     """One graph in one piece, as a model whose weights are read when it is written; for options see `Options`."""
     asked = _checked(graph, Options(**options))
     flat = inference(graph, asked.logits)
-    whole = {"model": fused(flat, asked.target, asked.dtype)}
+    whole = {"model": fused(flat, asked.target, asked.dtype, asked.quantize)}
     return _lower(flat, whole, _tensors(graph, weights, asked, seed))["model"]
 
 
@@ -79,13 +79,16 @@ def write_directory(
 def _checked(graph: Graph, asked: Options) -> Options:
     """The options, if this model can be made so."""
     check_dtype(asked.dtype)
+    if asked.quantize is not None and asked.target == "portable":
+        text = "quantized weights are read by onnxruntime's kernel MatMulNBits, and `portable` has no kernel of its own"
+        raise CompileError("SEQ405", text, "choose `cpu` or `cuda`, whose files run elsewhere too")
     if asked.logits == "last" and not has_logits(graph):
         raise CompileError("SEQ405", "there are no logits at every position, of which the last could be kept")
     return asked
 
 
 def _roles(flat: Graph, asked: Options) -> dict[str, Graph]:
-    return {role: fused(part, asked.target, asked.dtype) for role, part in parts(flat).items()}
+    return {role: fused(part, asked.target, asked.dtype, asked.quantize) for role, part in parts(flat).items()}
 
 
 def _lower(flat: Graph, roles: Mapping[str, Graph], tensors: Tensors) -> dict[str, ir.Model]:

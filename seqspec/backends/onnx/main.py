@@ -27,10 +27,13 @@ class MainWriter(Writer):
         self.functions = Functions(tensors.dtype)
         self.initializers: dict[object, ir.Value] = {}
 
-    def derived(self, tag: str, shape: Shape, make: Make, *leaves: str) -> ir.Value:
+    def derived(self, tag: str, shape: Shape, make: Make, *leaves: str, dtype: str = "float") -> ir.Value:
         sources = [join(self.scope, leaf) for leaf in leaves]
         name = join(sources[0] if len(sources) == 1 else self.scope if sources else "", tag)
-        return self._initializer((*sources, tag), name, lambda n: self.tensors.derived(n, tag, shape, make, sources))
+        kind = element(dtype, self.dtype)
+        return self._initializer(
+            (*sources, tag), name, lambda n: self.tensors.derived(n, tag, shape, kind, make, sources)
+        )
 
     def const(self, values: Any, dtype: str = "float") -> ir.Value:
         kind = element(dtype, self.dtype)

@@ -50,9 +50,10 @@ class Tensors:
         kind = element(param.dtype, self.dtype)
         return self._lazy(("", name), name, param.shape, kind, lambda _, array: array, [name])
 
-    def derived(self, name: str, tag: str, shape: Shape, make: Make, sources: Sequence[str]) -> ir.LazyTensor:
-        """`make(numpy, *parameters)`, in the element type of the first, or the model's where there is none."""
-        kind = element(self.source.params[sources[0]].dtype if sources else "float", self.dtype)
+    def derived(
+        self, name: str, tag: str, shape: Shape, kind: ir.DataType, make: Make, sources: Sequence[str]
+    ) -> ir.LazyTensor:
+        """`make(numpy, *parameters)`"""
         return self._lazy((tag, *sources), name, shape, kind, make, sources)
 
     def _lazy(

@@ -18,6 +18,7 @@ ELEMENTS: dict[str, ir.DataType] = {
     "bfloat16": ir.DataType.BFLOAT16,
     "int64": ir.DataType.INT64,
     "int32": ir.DataType.INT32,
+    "uint8": ir.DataType.UINT8,
     "bool": ir.DataType.BOOL,
 }
 MODEL_DTYPES = ("float32", "float16", "bfloat16")

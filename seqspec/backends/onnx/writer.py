@@ -114,7 +114,9 @@ class Writer:
     def param(self, leaf: str) -> ir.Value:
         return self._param(join(self.scope, leaf))
 
-    def derived(self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str) -> ir.Value:
+    def derived(
+        self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str, dtype: str = "float"
+    ) -> ir.Value:
         raise NotImplementedError
 
     def ints(self, *values: int) -> ir.Value:
