@@ -1,7 +1,7 @@
 """Which keys a query may see, as data: true means allowed. Padding is no part of it: it comes as an input of attention.
 
-Everything counts real tokens. `Band` and `Prefix` count over the whole row; the other atoms go by positions, which start
-anew in each document where a mask has `Documents`.
+Everything counts real tokens. `Band` and `Prefix` count over the whole row; the other atoms go by positions, which
+start anew in each document where a mask has `Documents`.
 """
 
 from __future__ import annotations

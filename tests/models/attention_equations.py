@@ -16,7 +16,7 @@ WIDTH = 12
 
 
 class OneLayer:
-    """An encoder or a decoder whose one sublayer is `layer`: x + layer(norm(x)), x being its features of 12 channels."""
+    """A stack whose one sublayer is `layer`: x + layer(norm(x)), x being its features of 12 channels."""
 
     def __init__(self, layer: str, stack: str = "encoder", more: str = "") -> None:
         source = f"{{kind: features, size: {WIDTH}}}"

@@ -56,10 +56,11 @@ def _sees_one(spec: Spec, weight: str) -> bool:
     """Whether every query of the attention that a weight is of sees one key at most, or none."""
     scoring = any(part in weight for part in ("q_proj", "k_proj", "e_proj", "embed_relative"))
     tables: list[int] = []
+    first = spec.pooled == "first" and spec.facts.causal  # then the others are not read
     for stack in spec.model.resolved().stacks.values():
         for layer in stack.distinct():
             for sublayer in layer.block:
-                most = _most_seen(sublayer)
+                most = _most_seen(sublayer, 1 if first else 6)
                 if isinstance(sublayer, SelfAttention) and isinstance(sublayer.position, RelativeBias):
                     tables.append(most)
                 own = f".{sublayer.name}." in weight or f"{sublayer.name}_norm." in weight
@@ -68,10 +69,10 @@ def _sees_one(spec: Spec, weight: str) -> bool:
     return "embed_relative" in weight and max(tables, default=0) <= 1
 
 
-def _most_seen(sublayer: Sublayer) -> int:
-    """Keys that a query sees among six tokens, nothing being given."""
+def _most_seen(sublayer: Sublayer, queries: int) -> int:
+    """Keys that one of the first queries sees among six tokens, nothing being given."""
     if isinstance(sublayer, SelfAttention):
-        return max(sum(stop - start for start, stop in seen(sublayer.allowed, query, 6)) for query in range(6))
+        return max(sum(stop - start for start, stop in seen(sublayer.allowed, query, 6)) for query in range(queries))
     return sublayer.projected_length if isinstance(sublayer, LowRankAttention) else 6
 
 
