@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import seqspec
 import torch
+
+import seqspec
 
 Array = Any
 Arrays = Mapping[str, Array]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import seqspec
 import torch
 from end_to_end import PLAIN_NORM, Both, Heads, agree, close, gen, named, torch_step
+
+import seqspec
 
 Q = [[0.9854, 0.8632], [0.335, -0.3508], [-0.8716, -0.9825], [-0.6313, 0.0168], [0.657, 0.9882], [0.8546, 0.3191]]
 K = [[0.4274, -0.2555], [-0.8183, -0.9962], [-0.7055, -0.0831], [0.5784, 0.9679], [0.9022, 0.4121], [-0.2718, -0.8278]]
@@ -49,7 +50,8 @@ encoder:
         )
         agree(y[1], [bias] * 3, not_=np.full((3, 4), np.nan))
     given = torch.tensor(x, dtype=torch.float32, requires_grad=True)
-    both.model.train()(features=given, attention_mask=torch.tensor(inputs["attention_mask"])).last_hidden_state.sum().backward()
+    out = both.model.train()(features=given, attention_mask=torch.tensor(inputs["attention_mask"]))
+    out.last_hidden_state.sum().backward()
     assert given.grad is not None
     assert given.grad.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in both.model.parameters())
@@ -189,7 +191,8 @@ def test_35_the_edges_of_windows(tmp_path: Path) -> None:
     for size, name in ((1, "itself"), (6, "all")):
         spec = ONE.spec("decoder", f"mask: {{all: [causal, {{kind: window, size: {size}}}]}}")
         windowed = Both(spec, ONE.weights("decoder"), tmp_path / name).run({"features": features})
-        plain = Both(ONE.spec("decoder"), ONE.weights("decoder"), tmp_path / f"{name}-plain").run({"features": features})
+        causal = Both(ONE.spec("decoder"), ONE.weights("decoder"), tmp_path / f"{name}-causal")
+        plain = causal.run({"features": features})
         for got, full in zip(windowed, plain, strict=True):
             values = ONE.attended(got["last_hidden_state"], features)[0]
             agree(values, V if size == 1 else ONE.attended(full["last_hidden_state"], features)[0], not_=WINDOW)
@@ -265,5 +268,6 @@ def test_37_the_encoders_padding_reaches_cross_attention(tmp_path: Path) -> None
         state = (first, second)
         for out in (one, two):
             agree(out["last_hidden_state"][0, 0], want[t], not_=unmasked[1], tolerance=2e-5)
-        lengths.append([[s[f"past_key_values.0.{side}.key"].shape[2] for side in ("decoder", "encoder")] for s in state])
+        keys = [f"past_key_values.0.{side}.key" for side in ("decoder", "encoder")]
+        lengths.append([[s[key].shape[2] for key in keys] for s in state])
     assert lengths == [[[n, 4], [n, 4]] for n in (1, 2, 3)]

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-import seqspec
 from end_to_end import named
+
+import seqspec
 
 SPEC = """
 encoder:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import seqspec
 import torch
 from end_to_end import PLAIN_NORM, Both, agree, close, gen, in_torch, named, torch_step
+
+import seqspec
 
 TIED = """
 decoder:
@@ -44,7 +45,8 @@ def test_28_logits_through_the_embedding(tmp_path: Path) -> None:
     assert sum(p.numel() for p in both.model.parameters()) == 40 + 16
     with torch.no_grad():
         table.mul_(2)
-    agree(torch_step(both.model, {"input_ids": np.array([[3, 7]])})[0]["logits"][0, :, :5], 4 * np.array(want), not_=want)
+    doubled, _ = torch_step(both.model, {"input_ids": np.array([[3, 7]])})
+    agree(doubled["logits"][0, :, :5], 4 * np.array(want), not_=want)
 
 
 def test_28_one_copy_beside_the_model_wherever_it_is_moved(tmp_path: Path) -> None:
@@ -109,15 +111,22 @@ encoder:
 """
 
 
+FLAT, WIDE = [1, 1.002, 0.998, 1], [1, -2, 3, 0.5]
+SMALL_EPS, LARGE_EPS = [0, 1.414213209, -1.414213209, 0], [0, 0.5773502692, -0.5773502692, 0]
+SCALED = [0.21055839, -2.94781746, 1.33353647, -0.07018613]
+UNSCALED = [0.21055839, -1.47390873, 1.33353647, -0.07018613]
+FULL, LESS_ONE = [8.907478851, -1.165588311, 1.271550884, 0.2649064342], [8.377665983, -0.1059625737, -0.3178877211, 0]
+
+
 @pytest.mark.parametrize(
     ("norm", "x", "scale", "want", "wrong"),
     [
-        ("{kind: layernorm, eps: 1e-5, bias: false}", [1, 1.002, 0.998, 1], 1, [0, 0.5773502692, -0.5773502692, 0], [0, 1.414213209, -1.414213209, 0]),
-        ("{kind: layernorm, eps: 1e-12, bias: false}", [1, 1.002, 0.998, 1], 1, [0, 1.414213209, -1.414213209, 0], [0, 0.5773502692, -0.5773502692, 0]),
-        ("{kind: layernorm, eps: 1e-5, bias: false}", [1, -2, 3, 0.5], [1, 2, 1, 1], [0.21055839, -2.94781746, 1.33353647, -0.07018613], [0.21055839, -1.47390873, 1.33353647, -0.07018613]),
-        ("{kind: rmsnorm, eps: 1e-6}", [1, -2, 3, 0.5], [16.8125, 1.1, 0.8, 1], [8.907478851, -1.165588311, 1.271550884, 0.2649064342], [8.377665983, -0.1059625737, -0.3178877211, 0]),
+        ("{kind: layernorm, eps: 1e-5, bias: false}", FLAT, 1, LARGE_EPS, SMALL_EPS),
+        ("{kind: layernorm, eps: 1e-12, bias: false}", FLAT, 1, SMALL_EPS, LARGE_EPS),
+        ("{kind: layernorm, eps: 1e-5, bias: false}", WIDE, [1, 2, 1, 1], SCALED, UNSCALED),
+        ("{kind: rmsnorm, eps: 1e-6}", WIDE, [16.8125, 1.1, 0.8, 1], FULL, LESS_ONE),
     ],
-)  # fmt: skip
+)
 def test_34_norms(norm: str, x: Any, scale: Any, want: Any, wrong: Any, tmp_path: Path) -> None:
     weights = {"encoder.layers.0.linear.weight": np.eye(4), "encoder.final_norm.weight": np.ones(4) * scale}
     both = Both(normed(norm), weights, tmp_path)
@@ -173,7 +182,8 @@ encoder:
     maps, shifts = gen((12, 4), 1, 0.6).reshape(3, 4, 4), gen((12,), 2, 0.2).reshape(3, 4)
     weights = {f"{layer}.attention.{p}_proj.weight": maps[n] for n, p in enumerate("qkv")}
     weights |= {f"{layer}.attention.{p}_proj.bias": shifts[n] for n, p in enumerate("qkv")}
-    weights |= {f"{layer}.attention.o_proj.weight": gen((4, 4), 3, 0.6), f"{layer}.attention.o_proj.bias": gen((4,), 4, 0.2)}
+    weights[f"{layer}.attention.o_proj.weight"] = gen((4, 4), 3, 0.6)
+    weights[f"{layer}.attention.o_proj.bias"] = gen((4,), 4, 0.2)
     weights |= {f"{layer}.ffn.up_proj.weight": gen((8, 4), 5, 0.6), f"{layer}.ffn.up_proj.bias": gen((8,), 6, 0.2)}
     weights |= {f"{layer}.ffn.down_proj.weight": gen((4, 8), 7, 0.4), f"{layer}.ffn.down_proj.bias": gen((4,), 8, 0.2)}
     weights |= {f"{layer}.{name}_norm.weight": np.ones(4) for name in ("attention", "ffn")}

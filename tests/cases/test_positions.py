@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import seqspec
 import torch
 from end_to_end import PLAIN_NORM, Both, agree, close, gen, in_torch, named, torch_step
+
+import seqspec
 
 LOGITS_03 = [
     [
@@ -78,7 +79,7 @@ head: {{kind: lm, tied: true}}
 
 
 def rotary(head_dim: int, tokens: int, rope: str, *, scale: float = 1.0) -> tuple[str, dict[str, Any]]:
-    """An encoder whose features are a query, a key and a value of `head_dim` channels each; output: what is attended."""
+    """An encoder whose features are a query, a key and a value of `head_dim` channels each."""
     width = 3 * head_dim
     spec = f"""
 encoder:
@@ -158,7 +159,8 @@ def test_22_angles_are_exact_in_half_precision(dtype: str) -> None:
 def test_22_every_position_has_a_row_of_its_own(tmp_path: Path) -> None:
     """In float16 through ONNX: the score of neighbours is the same wherever they stand, and never that of equals."""
     spec, weights = rotary(4, 512, "rope", scale=4.0)
-    both = Both(spec.replace("layers:", "mask: {kind: window, left: 1, right: 0}\n  layers:"), weights, tmp_path, dtype="float16")
+    spec = spec.replace("layers:", "mask: {kind: window, left: 1, right: 0}\n  layers:")
+    both = Both(spec, weights, tmp_path, dtype="float16")
     features, q, k, v = tokens(4, 512)
     q[:, 0] = k[::2, 0] = v[::2, 0] = 1.0
     y = both.session.run({"features": features.astype(np.float16)})["last_hidden_state"]

@@ -70,7 +70,7 @@ def _attention(sublayer: Plain, width: int, position: Plain, unit: int) -> None:
 
 
 def _head_dim(head_dim: int, position: Plain) -> int:
-    """Odd where nothing forbids it; else the least that has an even part to turn, and what is left over if there was."""
+    """Odd where nothing forbids it; else the least above 4 of which an even part is turned."""
     if not isinstance(position, dict) or position["kind"] != "rope":
         return min(head_dim, 5)
     fraction = position.get("fraction", 1.0)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import seqspec
 from shrink import shrink
+
+import seqspec
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 

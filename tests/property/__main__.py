@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.property --examples 2000` prints a table, and the smallest spec each failure shrinks to."""
+"""The long form: `python -m tests.property --examples 2000` prints a table, and what each failure shrinks to."""
 
 from __future__ import annotations
 

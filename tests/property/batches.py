@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from hypothesis import strategies as st
+
 from seqspec.components.inputs import Tokens
 from seqspec.components.rope import Rope
 from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, names

@@ -12,6 +12,7 @@ import onnx_ir
 import onnxruntime
 import torch
 from hypothesis import strategies as st
+
 from seqspec.backends.onnx.export import export
 from seqspec.backends.torch import module
 from seqspec.graph.dims import ENCODER_TIME, TIME, Shape, evaluate, names
@@ -46,7 +47,8 @@ class Case:
         for param in self.spec.graph.root.params:
             shape = tuple(int(str(size)) for size in param.shape)
             values = random.standard_normal(shape)
-            found[param.name] = (values * 0.3 + 0.5 if len(shape) == 1 else values / shape[-1] ** 0.5).astype(np.float32)
+            values = values * 0.3 + 0.5 if len(shape) == 1 else values / shape[-1] ** 0.5
+            found[param.name] = values.astype(np.float32)
         return found
 
     @cached_property

@@ -8,8 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqspec.components import attend, attention, blocks, bridge, efficient, feedforward, heads, inputs, linear
-from seqspec.components import masks, norms, positions, recurrent, rope, stack
+from seqspec.components import (
+    attend,
+    attention,
+    audio,
+    blocks,
+    bridge,
+    efficient,
+    feedforward,
+    heads,
+    image,
+    inputs,
+    linear,
+    masks,
+    norms,
+    positions,
+    recurrent,
+    rope,
+    stack,
+)
 from seqspec.components.base import Component
 from seqspec.spec.model import Model
 
@@ -76,9 +93,32 @@ decoder:
       initial_state: {kind: bridge, from: encoder, map: linear}
       attend: {from: encoder}
 """
+DEFAULTS = TRANSFORMER.replace("  d_model: 8\n", "").replace("encoder:", "defaults: {d_model: 8}\nencoder:")
 ROPE = TRANSFORMER.replace("d_model: 8", "d_model: 8\n  position: {kind: rope, scaling: {kind: linear, factor: 2}}")
 
+AUDIO = """
+seqspec: 1
+name: base
+encoder:
+  input: {kind: audio, mel_bins: 4, convolutions: [{channels: 8, kernel: 3}, {channels: 8, kernel: 3}]}
+  layers: [{block: [{kind: ffn, d_ff: 6}]}]
+"""
+AUDIO_LONGER = "[{channels: 8, kernel: 3}, {channels: 8, kernel: 3}, {channels: 8, kernel: 1}]"
+IMAGE = """
+seqspec: 1
+name: base
+encoder:
+  input: {kind: image, size: 4, patch: 2}
+  d_model: 8
+  layers: [{block: [{kind: ffn, d_ff: 6}]}]
+"""
+READER = (
+    "{input: {kind: tokens, vocab_size: 7}, d_model: 4, "
+    "layers: [{block: [{kind: cross_attention, from: encoder, heads: 2}]}]}"
+)
+
 BLOCK, ATTENTION, LAYER = "encoder.layers[0].block", "encoder.layers[0].block[0]", "encoder.layers[0]"
+LONG_ROPE = "{kind: longrope, short_factor: [1.0, 1.0], long_factor: [2.0, 3.0],"
 SCALING, CURRENT = "encoder.position.scaling", "decoder.layers[1].attend.query=current"
 
 
@@ -125,12 +165,10 @@ GROUPS = (
     Group(Model, TRANSFORMER, "", {
         "defaults": "defaults.norm=rmsnorm",
         "encoder": "encoder.d_model=4",
-        "decoder": (f"{ATTENTION}.mask=causal", "decoder=" + "{input: {kind: tokens, vocab_size: 7}, d_model: 4, layers: "
-                    "[{block: [{kind: cross_attention, from: encoder, heads: 2}]}]}"),
+        "decoder": (f"{ATTENTION}.mask=causal", f"decoder={READER}"),
         "head": "head={kind: classifier, classes: 2, pool: mean}",
     }),
-    Group(stack.Defaults, TRANSFORMER.replace("  d_model: 8\n", "").replace("encoder:", "defaults: {d_model: 8}\nencoder:"),
-          "defaults", _INHERITED),
+    Group(stack.Defaults, DEFAULTS, "defaults", _INHERITED),
     Group(stack.Stack, TRANSFORMER, "encoder", _INHERITED | {
         "input": "{kind: features, size: 3}",
         "causal": "true",
@@ -173,8 +211,8 @@ GROUPS = (
                    "encoder.mask={any: [{kind: window, size: 1}, {kind: global, tokens: [0, 2]}]}"),
     }),
     Group(masks.BlockSparse, TRANSFORMER, "encoder.mask", {
-        field: ("encoder.mask={kind: block_sparse, block_size: 1, window_blocks: 1, global_blocks: 0, random_blocks: 1, seed: 0}",
-                value)
+        field: ("encoder.mask={kind: block_sparse, block_size: 1, window_blocks: 1, global_blocks: 0, "
+                "random_blocks: 1, seed: 0}", value)
         for field, value in
         {"block_size": "2", "window_blocks": "3", "global_blocks": "1", "random_blocks": "2", "seed": "5"}.items()
     }),
@@ -196,10 +234,11 @@ GROUPS = (
         "max_distance": ("encoder.position={kind: relative_bias, buckets: 8, max_distance: 4}", "16"),
     }),
     Group(rope.Rope, ROPE, "encoder.position", {
-        "theta": "100.0", "layout": "interleaved", "fraction": "0.5", "scaling": "encoder.position.scaling.factor=3.0"}),
+        "theta": "100.0", "layout": "interleaved", "fraction": "0.5", "scaling": f"{SCALING}.factor=3.0"}),
     Group(rope.LinearScaling, ROPE, SCALING, {"factor": "3.0"}),
     Group(rope.Llama3Scaling, ROPE, SCALING, {
-        field: (f"{SCALING}={{kind: llama3, factor: 2, low_freq_factor: 1, high_freq_factor: 4, original_max_length: 20}}", value)
+        field: (f"{SCALING}={{kind: llama3, factor: 2, low_freq_factor: 1, high_freq_factor: 4, "
+                "original_max_length: 20}", value)
         for field, value in
         {"factor": "4.0", "low_freq_factor": "0.1", "high_freq_factor": "40.0", "original_max_length": "200"}.items()
     }),
@@ -213,23 +252,28 @@ GROUPS = (
                              "attention_factor": "2.0", "truncate": "false"}.items()
     }),
     Group(rope.LongRopeScaling, ROPE, SCALING, {
-        field: (f"{SCALING}={{kind: longrope, short_factor: [1.0, 1.0], long_factor: [2.0, 3.0], original_max_length: 4}}", value)
+        field: (f"{SCALING}={LONG_ROPE} original_max_length: 4}}", value)
         for field, value in {"long_factor": "[2.0, 4.0]", "original_max_length": "10",
                              "factor": "2.0", "attention_factor": "2.0"}.items()
     } | {
-        "short_factor": (f"{SCALING}={{kind: longrope, short_factor: [1.0, 1.0], long_factor: [2.0, 3.0], original_max_length: 9}}",
-                         "[1.0, 1.5]")
+        "short_factor": (f"{SCALING}={LONG_ROPE} original_max_length: 9}}", "[1.0, 1.5]")
     }),
     # ---- norms, inputs, heads ------------------------------------------------------------------------------------
     Group(norms.LayerNorm, TRANSFORMER, "encoder.norm", {
         "eps": ("encoder.norm=layernorm", "0.5"), "bias": ("encoder.norm=layernorm", "false")}),
     Group(norms.RMSNorm, TRANSFORMER, "encoder.norm", {"eps": ("encoder.norm=rmsnorm", "0.5")}),
     Group(inputs.Tokens, TRANSFORMER, "encoder.input", {
-        "vocab_size": "9", "d_model": "5", "pad_id": "1", "scale": "sqrt_d_model", "token_types": "2", "norm": "rmsnorm",
+        "vocab_size": "9", "d_model": "5", "pad_id": "1", "scale": "sqrt_d_model", "token_types": "2",
+        "norm": "rmsnorm",
         "share": ("encoder.input.vocab_size=7", "decoder=" + "{input: {kind: tokens, share: encoder.input}, "
                   "layers: [{block: [{kind: cross_attention, from: encoder, heads: 2}]}]}"),
     }),
     Group(inputs.Features, FEATURES, "encoder.input", {"size": "4", "d_model": "5", "norm": "rmsnorm"}),
+    Group(audio.Audio, AUDIO, "encoder.input", {"mel_bins": "5", "convolutions": AUDIO_LONGER, "norm": "rmsnorm"}),
+    Group(audio.Convolution, AUDIO, "encoder.input.convolutions[0]", {
+        "channels": "5", "kernel": "5", "stride": "2", "activation": "gelu", "bias": "false"}),
+    Group(image.Image, IMAGE, "encoder.input", {
+        "size": "6", "patch": "1", "channels": "1", "class_token": "true", "norm": "rmsnorm"}),
     Group(heads.LanguageModel, TRANSFORMER, "head", {
         "tied": ("head=lm", "true"), "bias": ("head=lm", "true"), "vocab_size": ("head=lm", "9")}),
     Group(heads.Classifier, TRANSFORMER, "head", {
@@ -241,7 +285,8 @@ GROUPS = (
         for field, value in {"size": "3", "pool": "first", "bias": "false"}.items()
     }),
     Group(heads.Embedding, TRANSFORMER, "head", {
-        field: ("head={kind: embedding, pool: mean}", value) for field, value in {"pool": "max", "normalize": "true"}.items()
+        field: ("head={kind: embedding, pool: mean}", value)
+        for field, value in {"pool": "max", "normalize": "true"}.items()
     }),
     # ---- recurrent layers ----------------------------------------------------------------------------------------
     Group(recurrent.LSTM, LSTM, LAYER, _RECURRENT | {

@@ -45,7 +45,7 @@ def same_single(got: Arrays, want: Arrays, exact: Arrays, what: str = "") -> flo
         error = np.abs(got[name] - want[name]).max() / max(np.abs(want[name]).max(), 1e-30)
         ours, theirs = (float(np.abs(x - exact[name]).max()) for x in (got[name], want[name]))
         assert error <= 2e-6 or ours <= 4 * theirs + 1e-7, (
-            f"{what} {name} is off by {error:.3g} of the largest value, by {ours:.3g} from float64, torch by {theirs:.3g}"
+            f"{what} {name} is off by {error:.3g} of the largest value: {ours:.3g} from float64, torch {theirs:.3g}"
         )
         worst = max(worst, float(error))
     return worst

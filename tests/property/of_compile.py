@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir
+
 import seqspec
 from seqspec.api import resolved
 from seqspec.backends.onnx.export import export
@@ -46,11 +48,10 @@ def what_checks_compiles(case: Case) -> float:
         data = mutant(case.spec.data, random)
         try:
             model = seqspec.load(data)
-        except seqspec.SpecError as error:
-            assert error.diagnostics
+        except seqspec.SpecError:
             continue
         try:
-            digests(model)
+            _digests(model)
         except Exception as error:
             raise AssertionError(f"this checks and does not compile: {error!r}\n\n{Spec(data).text}") from error
     return 0.0
@@ -72,9 +73,14 @@ def a_session_is_torch(case: Case) -> float:
     return same_single(got, want, told(case, parts, case.run(batch))[1])
 
 
-def digests(spec: Any) -> tuple[str, ...]:
+@lru_cache(maxsize=64)
+def digests(text: str) -> tuple[str, ...]:
     """Hashes of the emitted source and of every ONNX file."""
-    graph = build(spec if isinstance(spec, seqspec.Model) else seqspec.load(spec))
+    return _digests(seqspec.load(text))
+
+
+def _digests(model: seqspec.Model) -> tuple[str, ...]:
+    graph = build(model)
     models = export(graph, seed=3)
     files = [onnx_ir.to_proto(m).SerializeToString(deterministic=True) for _, m in sorted(models.items())]
     return tuple(sha256(content).hexdigest() for content in (source(graph).encode(), *files))
@@ -82,7 +88,8 @@ def digests(spec: Any) -> tuple[str, ...]:
 
 # ---- mutants -----------------------------------------------------------------------------------------------------
 
-_STRANGE = (0, 1, 2, 3, 7, 0.5, 1e-5, -1, True, False, "none", "rope", "causal", "lstm", "x", "encoder", "first", [], {})
+_WORDS = ("none", "rope", "causal", "lstm", "x", "encoder", "first")
+_STRANGE = (0, 1, 2, 3, 7, 0.5, 1e-5, -1, True, False, *_WORDS, [], {})
 
 
 def mutant(data: Any, random: np.random.Generator) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+
 from seqspec.backends.torch import module
 from seqspec.components.rope import Rope
 from seqspec.graph.dims import ENCODER_TIME, TIME, names
@@ -70,14 +71,15 @@ def chunks_are_the_whole(case: Case) -> float | None:
 
 
 def the_future_is_not_seen(case: Case) -> float | None:
-    """Other tokens from some position on: not a bit of the outputs before it changes, and no gradient comes from there."""
+    """Other tokens from some position on: not a bit before it changes, and no gradient comes from there."""
     cut = case.batch.last.length // 2
     given = any(name.endswith("prefix_length") for name in case.batch.inputs)  # what is seen in both directions
     if not case.spec.facts.causal or not case.timed or not cut or given:
         return None
     side, changed = case.batch.last, dict(case.batch.inputs)
     data = next(n for n in (f"{side.prefix}input_ids", f"{side.prefix}features") if n in changed)
-    changed[data] = np.concatenate([changed[data][:, :cut], changed[data][::-1, cut:][:, ::-1] * (data.endswith("ids"))], 1)
+    future = changed[data][::-1, cut:][:, ::-1] * data.endswith("ids")
+    changed[data] = np.concatenate([changed[data][:, :cut], future], 1)
     if data.endswith("features"):
         changed[data][:, cut:] += 1.0
     after = case.step(changed, None)[0]

@@ -1,4 +1,4 @@
-"""Strategies for the pieces of a spec: plain values, as YAML holds them. A new kind joins its union here, in one place."""
+"""Strategies for the pieces of a spec: plain values, as YAML holds them. A new kind joins its union here."""
 
 from __future__ import annotations
 
@@ -238,7 +238,9 @@ feed_forwards = _kind(
 
 
 @st.composite
-def blocks(draw: st.DrawFn, width: int, causal: bool, position: Any, must_turn: bool, source: str | None) -> list[Plain]:
+def blocks(
+    draw: st.DrawFn, width: int, causal: bool, position: Any, must_turn: bool, source: str | None
+) -> list[Plain]:
     """The sublayers of one block, with names where a kind repeats. `source`: a stack that one of them reads."""
     sublayers = draw(st.lists(feed_forwards, max_size=1))
     least = 1 if must_turn else 0
@@ -331,7 +333,10 @@ def attends(draw: st.DrawFn, hidden: int, memory: int) -> Plain:
 
 @st.composite
 def heads(draw: st.DrawFn, final_state: bool, vocabulary: bool, tieable: bool) -> Plain | None:
-    """What the last stack allows: `final_state`, whether only its state may be read; `vocabulary`, whether it reads tokens; `tieable`, whether its table has its width."""
+    """What the last stack allows.
+
+    `final_state`: that its state alone is read; `vocabulary`: it reads tokens; `tieable`: its table has its width.
+    """
     pools = ["none", "first", "last", "mean", "max", *(["final_state"] if final_state else [])]
     pool, few = st.sampled_from(pools), st.integers(1, 4)
     untied = {"bias": st.booleans(), "vocab_size": st.integers(2, 9)}

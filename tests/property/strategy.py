@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from hypothesis import assume
 from hypothesis import strategies as st
+
 from seqspec.build import build
 from seqspec.checking import load
 from seqspec.components.stack import Facts
@@ -193,7 +194,7 @@ def _block_layers(draw: st.DrawFn, width: int, causal: bool, source: str | None,
             name: draw(parts.blocks(width, causal, position, acting and name == "local", reads))
             for name, reads in named.items()
         }
-        stack["layers"] = [draw(repeat) | {"pattern": draw(st.sampled_from([["local", "global"], ["global", "local"]]))}]
+        stack["layers"] = [draw(repeat) | {"pattern": draw(st.permutations(["local", "global"]))}]
         written = list(stack["blocks"].values())
     if any(s["kind"] == "attention" for block in written for s in block) and draw(st.booleans()):
         stack["mask"] = draw(parts.causal_masks if causal else parts.open_masks)

@@ -1,4 +1,7 @@
-"""No key is a no-op: every field of the language moves a number: an output, in inference or training, a weight's start or shape."""
+"""No key is a no-op: every field of the language moves a number.
+
+An output in inference or training, or a weight's start, shape or presence.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import seqspec
 import torch
+
+import seqspec
 from seqspec.graph.dims import evaluate
 from seqspec.graph.signature import Port, signature
 from seqspec.spec.fields import reachable

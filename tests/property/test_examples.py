@@ -1,4 +1,4 @@
-"""The examples, shrunk: the same numbers at once and in chunks, padded on every side and alone, in a batch and single, in ONNX."""
+"""The examples, shrunk: the same numbers at once and in chunks, padded and alone, in a batch and single, in ONNX."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+
 import seqspec
 
 from . import batches, of_onnx, of_torch
