@@ -13,6 +13,7 @@ import torch
 from seqspec.backends.torch import module
 from seqspec.components.rope import Rope
 from seqspec.graph.dims import ENCODER_TIME, TIME, names
+from seqspec.reports.summary import summarise
 
 from . import batches
 from .batches import Array, Batch
@@ -111,10 +112,15 @@ def survives_saving(case: Case) -> float:
 
 
 def has_the_weights_of_its_graph(case: Case) -> float:
-    """The module's parameters are the graph's, by name, shape and number; a tied table is one tensor."""
+    """The module's parameters are the graph's, a tied table one tensor; the report counts them, and the state's bytes."""
     found = {name: tuple(p.shape) for name, p in case.single.named_parameters()}
     assert found == {p.name: p.shape for p in case.spec.graph.root.params}
     assert found.keys() == case.single.state_dict().keys()
+    source = case.batch.sides[0].length
+    told = summarise(case.spec.graph, batch=case.batch.size, time=case.batch.last.length, source_time=source)
+    assert told.parameters == sum(p.numel() for p in case.single.parameters())
+    _, state = case.step(case.batch.masked().inputs, None, case.single)
+    assert told.state_bytes == sum(x.nbytes for x in (state or {}).values())
     return 0.0
 
 
