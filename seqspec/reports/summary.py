@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names
 from seqspec.graph.ir import Call, Graph, Node, Region, Value, join
 from seqspec.reports.count import Cost, Count
 
@@ -62,7 +62,7 @@ def summarise(
 ) -> Summary:
     """The report of a graph at given sizes. `source_time` is the encoder's, and `time` by default."""
     sizes = {BATCH: batch, TIME: time, PAST: past}
-    if graph.once:
+    if any(ENCODER_TIME in names(size) for value in graph.root.inputs for size in value.shape):
         sizes[ENCODER_TIME] = time if source_time is None else source_time
     count = Count(sizes, dtype)
     root = graph.root

@@ -112,7 +112,7 @@ def survives_saving(case: Case) -> float:
 
 
 def has_the_weights_of_its_graph(case: Case) -> float:
-    """The module's parameters are the graph's, a tied table one tensor; the report counts them, and the state's bytes."""
+    """The module's parameters are the graph's, a tied table one tensor; the report counts them and the state."""
     found = {name: tuple(p.shape) for name, p in case.single.named_parameters()}
     assert found == {p.name: p.shape for p in case.spec.graph.root.params}
     assert found.keys() == case.single.state_dict().keys()
