@@ -9,6 +9,7 @@ from pydantic import Field
 
 from seqspec.components.base import Component, Context, Count, Finding, Findings, Name, Positive, Rate, Word, width_of
 from seqspec.components.masks import Mask
+from seqspec.components.norms import Norm
 from seqspec.components.positions import Alibi, Learned, NoPosition, Position, RelativeBias, Sinusoidal
 from seqspec.components.rope import Rope
 from seqspec.graph.builder import Builder
@@ -145,6 +146,10 @@ class SelfAttention(Heads):
     """`rope`, `alibi`, `relative_bias` or `none` here; the stack's by default."""
     projections: Literal["all", "none"] = "all"
     """`none`: no maps, so that queries, keys and values are x itself, and the output softmax(x xᵀ · scale) x."""
+    qk_norm: Norm | None = None
+    """A norm of each head's queries and keys over its channels, `q_norm` and `k_norm`, as in Qwen 3 and Gemma 3."""
+    qk_norm_place: Literal["before_rotation", "after_rotation"] | None = None
+    """Whether it stands before the rotary positions (Qwen 3, the default) or behind them (HunYuan)."""
 
     def resolved(
         self, name: str, width: int | None, bias: bool, dropout: float, mask: Mask, position: Position
@@ -154,6 +159,8 @@ class SelfAttention(Heads):
         update = self.filled(name, width, bias, dropout) | {"mask": self.mask or mask, "position": own}
         if self.projections == "none":
             update["bias"] = self.bias
+        if self.qk_norm and isinstance(own, Rope):
+            update["qk_norm_place"] = self.qk_norm_place or "before_rotation"
         return self.model_copy(update=update)
 
     def check(self, width: int) -> Findings:
@@ -174,6 +181,9 @@ class SelfAttention(Heads):
             yield from (f.under("position") for f in position.check(masks.implies_causal(self.allowed)))
         if self.mask is not None:
             yield from (f.under("mask") for f in self.mask.check())
+        if self.qk_norm_place and not (self.qk_norm and isinstance(position, Rope)):
+            text = "`qk_norm_place` says on which side of a rotation `qk_norm` stands, and there are not both"
+            yield Finding("SEQ232", ("qk_norm_place",), text)
 
     def _check_bare(self, width: int) -> Findings:
         if self.head_dim and self.heads * self.head_dim != width:
@@ -228,14 +238,25 @@ class SelfAttention(Heads):
             q = k = v = b.add(SplitHeads(self.heads, int(self.head_dim or 0)), inner, hint="q")
         else:
             q, k, v = self._projected(b, inner, inner)
+        if self.qk_norm_place != "after_rotation":
+            q, k = self._normed(b, q, k)
         if isinstance(self.position, Rope):
             rotation, cos_sin = self.position.rotation(int(self.head_dim or 0)), [here[t] for t in tables]
             q, k = b.add(rotation, q, *cos_sin, hint="q"), b.add(rotation, k, *cos_sin, hint="k")
+        if self.qk_norm_place == "after_rotation":
+            q, k = self._normed(b, q, k)
         if context.stateful:
             k, v = b.add(Append("key"), k, hint="k"), b.add(Append("value"), v, hint="v")
         y, *weights = self._attend(b, (q, k, v), here.get(mask), self.allowed, *(here[name] for name in bias))
         y = b.add(MergeHeads(), y) if self.projections == "none" else self._join(b, y, width_of(x))
         return self._call(g, b, (y, *weights), x, *context.arguments(*tables, mask, *bias))
+
+    def _normed(self, b: Builder, q: Value, k: Value) -> tuple[Value, Value]:
+        """Queries and keys behind `qk_norm`, where there is one."""
+        if self.qk_norm is None:
+            return q, k
+        norm = self.qk_norm.op(int(self.head_dim or 0))
+        return b.add(norm, q, name="q_norm", hint="q"), b.add(norm, k, name="k_norm", hint="k")
 
 
 class CrossAttention(Heads):

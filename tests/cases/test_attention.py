@@ -1,9 +1,4 @@
-"""Cases 01, 05, 07, 09, 30, 35, 36, 37: attention, its masks and its caches, from spec to numbers.
-
-Case 32 (a norm of queries and keys, before or after the rotation) joins here with per-head QK norm: x = [1.9709, 1.7264,
-0.67, -0.7016], scale [1.5, 0.5, 0.8, 1.2], eps 1e-6, position 3, half-split: normalised, then turned it is [-2.149233221,
-0.6357103354, -0.08120160669, -0.5838720097]; turned first [-2.196611116, 0.6251650569, -0.2205704014, -0.5579236507].
-"""
+"""Cases 01, 05, 07, 09, 30, 32, 35, 36, 37: attention, its masks and its caches, from spec to numbers."""
 
 from __future__ import annotations
 
@@ -168,6 +163,53 @@ WINDOW = [
     [0.4549945941, 0.07002686059],
     [0.1435331173, -0.2534950409],
 ]
+
+
+@pytest.mark.parametrize(
+    ("place", "right", "wrong"),
+    [
+        (
+            "before_rotation",
+            [-2.149233221, 0.6357103354, -0.08120160669, -0.5838720097],
+            [-2.196611116, 0.6251650569, -0.2205704014, -0.5579236507],
+        ),
+        (
+            "after_rotation",
+            [-2.196611116, 0.6251650569, -0.2205704014, -0.5579236507],
+            [-2.149233221, 0.6357103354, -0.08120160669, -0.5838720097],
+        ),
+    ],
+)
+def test_32_a_norm_of_queries_stands_where_it_is_said(
+    place: str, right: list[float], wrong: list[float], tmp_path: Path
+) -> None:
+    """Row i has a key along channel i at position 0, and none elsewhere: its score is the channel i of the query."""
+    spec = f"""
+decoder:
+  input: {{kind: features, size: 8}}
+  d_model: 8
+  bias: false
+  norm: {PLAIN_NORM}
+  final_norm: false
+  position: rope
+  layers: [{{block: [{{kind: attention, heads: 1, head_dim: 4, scale: 1.0, return_weights: true,
+                       qk_norm: {{kind: rmsnorm, eps: 1e-6}}, qk_norm_place: {place}}}]}}]
+"""
+    layer, one = "decoder.layers.0.attention", np.eye(8)
+    weights = {
+        "decoder.input_proj.weight": one,
+        f"{layer}.q_proj.weight": one[:4],
+        f"{layer}.k_proj.weight": one[4:],
+        f"{layer}.q_norm.weight": np.array([1.5, 0.5, 0.8, 1.2]),
+        f"{layer}.k_norm.weight": np.ones(4),
+    }
+    features = np.zeros((4, 4, 8))
+    features[:, 3, :4] = [1.9709, 1.7264, 0.67, -0.7016]
+    features[:, 0, 4:] = np.eye(4)
+    for out in Both(spec, weights, tmp_path).run({"features": features}):
+        (weights_BHTS,) = (y for name, y in out.items() if name.startswith("attentions"))
+        weight = weights_BHTS[:, 0, 3]
+        agree(np.log(weight[:, 0] / weight[:, 1]) / 2, right, not_=np.array(wrong))
 
 
 def test_35_a_window_of_three(tmp_path: Path) -> None:

@@ -187,8 +187,11 @@ GROUPS = (
         "position": "rope",
         "projections": (f"{ATTENTION}.bias=false", "encoder=" + "{layers: [{block: "
                         "[{kind: attention, heads: 2, projections: none}, {kind: ffn, d_ff: 6}]}]}"),
+        "qk_norm": "rmsnorm",
+        "qk_norm_place": (f"{ATTENTION}={{position: rope, qk_norm: layernorm}}", "after_rotation"),
     }),
-    Group(attention.Biases, TRANSFORMER, f"{ATTENTION}.bias", {k: "false" for k in ("query", "key", "value", "output")}),
+    Group(attention.Biases, TRANSFORMER, f"{ATTENTION}.bias",
+          dict.fromkeys(("query", "key", "value", "output"), "false")),
     Group(attention.CrossAttention, CROSS, "decoder.layers[0].block[0]", _HEADS),
     Group(efficient.LinearAttention, TRANSFORMER.replace("attention,", "linear_attention,"), ATTENTION,
           _PROJECTED | {"causal": "true"}),

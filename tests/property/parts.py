@@ -194,6 +194,10 @@ def self_attentions(draw: st.DrawFn, width: int, causal: bool, inherited: Any, m
     widths = turns(inherited if own is None else own)
     fields = draw(_kind("attention", {**_heads, "mask": causal_masks if causal else open_masks}))
     fields |= {} if own is None else {"position": own}
+    if draw(st.integers(0, 4)) == 0:
+        fields["qk_norm"] = draw(norms)
+        if widths is not None and draw(st.booleans()):
+            fields["qk_norm_place"] = draw(st.sampled_from(["before_rotation", "after_rotation"]))
     if widths is None and draw(st.integers(0, 5)) == 0:
         fields.pop("bias", None)
         return fields | {"heads": draw(st.sampled_from([n for n in range(1, width + 1) if width % n == 0])), **_BARE}
