@@ -78,14 +78,16 @@ class Cases:
         # a decoder's first position is real whatever stands there, so padding on the left needs its mask
         if all(self.facts[name].pad_id is not None for name in self.masks.values()):
             yield Handed("padded right, no mask given", rows, masked=False)
-        if self.stateful:
-            length = max(self.lengths)
+        limit = min((f.same_in_steps for f in self.facts.values() if f.same_in_steps), default=max(self.lengths))
+        rows = tuple(row for row in rows if self.lengths[row] <= limit)
+        if self.stateful and rows:
+            length = self.lengths[rows[0]]
             if self.prefixed:
                 # everybody sees all of a prefix, so it has to come in the first chunk
                 rest = self._chunks(length - PREFIX) if length > PREFIX else ()
                 yield Handed("in chunks, padded right", rows, chunks=(min(PREFIX, length), *rest))
                 return
-            yield Handed("step by step", (0,), chunks=(1,) * self.lengths[0], masked=False)
+            yield Handed("step by step", rows[:1], chunks=(1,) * length, masked=False)
             yield Handed("in chunks, padded right", rows, chunks=self._chunks(length))
             yield Handed("in chunks, padded left", rows, left=True, chunks=self._chunks(length))
 

@@ -10,6 +10,9 @@ from seqspec.graph.ir import Graph, Node
 from seqspec.ops.embedding import Embedding, Lookup
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import LearnedPositions
+from seqspec.ops.rope import RopeTables
+from seqspec.ops.rope_scaling import ByLength
+from seqspec.ops.time_projection import TimeProjection
 from seqspec.passes.inline import inline
 
 
@@ -18,14 +21,15 @@ class Facts:
     """Of one input. Every field that is None says that nothing is known or limited.
 
     `ids`: how many there are, from 0. `pad_id` is padding where no mask is given, except at the first position of all
-    with `first_is_real`. `max_length`: how many real tokens a learned position table has room for. `mask`: the input
-    that says what is padding.
+    with `first_is_real`. `max_length`: how many real tokens a learned position table has room for. `same_in_steps`: up
+    to how many tokens running in steps gives what running at once does. `mask`: the input that says what is padding.
     """
 
     ids: int | None = None
     pad_id: int | None = None
     first_is_real: bool = False
     max_length: int | None = None
+    same_in_steps: int | None = None
     mask: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def facts(graph: Graph) -> dict[str, Facts]:
     frames = dict.fromkeys(flat.inputs, 1)  # of the input, in one position of such a value
     for node in flat.items:
         assert isinstance(node, Node)
-        read = node.inputs[0] if node.inputs else None
+        read = node.inputs[isinstance(node.op, TimeProjection)] if node.inputs else None
         if read not in same:
             continue
         if type(node.op).__name__ in _BECOMES:
@@ -71,6 +75,8 @@ def _said(node: Node, frames: int) -> dict[str, Any]:
         case Padding(pad_id=pad_id, keep_first=keep_first):
             real = keep_first and pad_id is not None
             return {"pad_id": pad_id, "first_is_real": real, "mask": other.name if other is not None else None}
-        case LearnedPositions(max_length=max_length):
+        case LearnedPositions(max_length=max_length) | TimeProjection(max_length=max_length):
             return {"max_length": max_length * frames}
+        case RopeTables(scaling=ByLength(original_max_length=length)):
+            return {"same_in_steps": length}
     return {}

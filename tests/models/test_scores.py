@@ -256,6 +256,15 @@ def test_steps_equal_the_whole_up_to_the_length_of_training_and_a_check_says_so(
         assert torch.allclose(out[0][:, 0], whole[:, -1], atol=1e-12) == same
 
 
+def test_a_folder_is_verified_in_steps_as_far_as_steps_are_the_whole(tmp_path: Path) -> None:
+    scaling = "{kind: dynamic, factor: 4, original_max_length: 4}"  # fewer than the sequences of a verification
+    position = f"{{kind: rope, scaling: {scaling}}}"
+    one = OneLayer(f"{{kind: attention, heads: 1, head_dim: 16, position: {position}}}", "decoder")
+    inputs = {"features": features(2, T)}
+    filed = one.session(tmp_path).run(single(inputs))["last_hidden_state"]
+    np.testing.assert_allclose(filed, one.run(inputs)[0], atol=2e-6)
+
+
 # ---- permutations ------------------------------------------------------------------------------------------------
 
 
