@@ -29,7 +29,7 @@ def build(model: Model) -> Graph:
     last = built[model.last]
     attentions = [replace(weights, hint=f"attentions.{name}") for name, weights in last.weights.items()]
     reading = _reading(model, last)
-    outputs = [_output(root, model, reading), *attentions]
+    outputs = [*_outputs(root, model, reading), *attentions]
     region = root.done(*outputs)
     loss = model.head.loss(root, reading, outputs[0], shift=facts[model.last].causal) if model.head else None
     training = root.done(*outputs, loss) if loss else None
@@ -56,9 +56,10 @@ def _plan(model: Model, name: str, stack: Stack) -> Plan:
 
 
 def _asks_for_padding(model: Model) -> bool:
-    """Whether the head asks which tokens are real: to reduce time, or for a loss over all of it."""
-    head = model.head
-    return head is not None and (head.labels_positions if head.pooled == "none" else head.pooled != "final_state")
+    """Whether a head asks which tokens are real: to reduce time, or the only one for a loss over all of it."""
+    if model.head and model.head.pooled == "none":
+        return model.head.labels_positions
+    return bool({head.pooled for head in model.heads.values()} - {"none", "final_state"})
 
 
 def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[int]:
@@ -67,8 +68,11 @@ def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[
     bridges = [layer.recurrent.bridge for s in readers for layer in s.distinct() if layer.recurrent]
     if any(bridge and bridge.from_ == name and bridge.state == "final" for bridge in bridges):
         return set(indices)
-    head = model.head
-    return set(indices[-1:]) if name == model.last and head and head.pooled == "final_state" else set()
+    return set(indices[-1:]) if name == model.last and _reads_final_state(model) else set()
+
+
+def _reads_final_state(model: Model) -> bool:
+    return any(head.pooled == "final_state" for head in model.heads.values())
 
 
 def _memory(built: Built, facts: Facts, stack: Stack) -> Memory:
@@ -89,10 +93,10 @@ def _owned(model: Model, name: str) -> Tables:
 
 
 def _reading(model: Model, built: Built) -> Reading:
-    """What the head is handed."""
+    """What the heads are handed."""
     layers, table = list(model.stacks[model.last].flat()), model.table(model.last)
     final = None
-    if model.head and model.head.pooled == "final_state" and (recurrent := layers[-1].recurrent):
+    if _reads_final_state(model) and (recurrent := layers[-1].recurrent):
         from seqspec.ops.state import SelectState  # as in components/recurrent.py
 
         select = SelectState(
@@ -104,8 +108,10 @@ def _reading(model: Model, built: Built) -> Reading:
     return Reading(built.x, built.mask, final, tokens, model.stateful)
 
 
-def _output(root: Builder, model: Model, reading: Reading) -> Value:
-    if model.head is None:
-        return replace(reading.x, hint="last_hidden_state")
-    output = model.head.build(root, reading)
-    return replace(output, hint="embedding") if model.head.kind == "embedding" else output
+def _outputs(root: Builder, model: Model, reading: Reading) -> list[Value]:
+    if model.head:
+        output = model.head.build(root, reading)
+        return [replace(output, hint="embedding") if model.head.kind == "embedding" else output]
+    if model.outputs:
+        return [replace(head.build(root, reading, f"{n}_head"), hint=n) for n, head in model.outputs.items()]
+    return [replace(reading.x, hint="last_hidden_state")]

@@ -131,7 +131,7 @@ class _Writer:
         return self._hinted(x)
 
     def _signal(self, root: Builder, data: Value) -> Value:
-        """What time is counted on, and the mask of it: the input itself, or the vectors that sound and images become."""
+        """What time is counted on, and its mask: the input itself, or the vectors that sound and images become."""
         source, b = self.stack.input, self.b
         if isinstance(source, Image):
             self.mask = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Keys that later versions of the language will give a meaning, by the class that will have them.
 RESERVED = {
-    "Model": ("outputs", "heads", "stacks"),
+    "Model": ("heads", "stacks"),
     "Stack": ("inputs",),
     "SelfAttention": ("kv_from",),
     "Block": ("overrides", "share"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from seqspec.components.base import Component, Finding, Findings
-from seqspec.components.heads import AnyHead, LanguageModel, Readable
+from seqspec.components.base import Component, Finding, Findings, Name
+from seqspec.components.heads import AnyHead, Readable
 from seqspec.components.inputs import Tokens
+from seqspec.components.masks import TAKEN
 from seqspec.components.stack import Defaults, Facts, Stack
+from seqspec.ops import masks
 
 
 def _not_true(value: Any) -> Any:
@@ -20,6 +23,7 @@ def _not_true(value: Any) -> Any:
 
 
 Version = Annotated[Literal[1], BeforeValidator(_not_true)]
+OutputName = Annotated[Name, Field(pattern=r"^[A-Za-z]")]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$")]
 
 
@@ -38,6 +42,13 @@ class Model(Component):
     """Writes one position after the other, and may read the encoder."""
     head: AnyHead | None = None
     """What is read off the decoder, else the encoder; without one, its vectors."""
+    outputs: dict[OutputName, AnyHead] | None = Field(None, min_length=1)
+    """Several heads in the place of one, each under the name of what it puts out."""
+
+    @property
+    def heads(self) -> dict[str, AnyHead]:
+        """The heads by the names of their outputs; a single `head` has none."""
+        return {"": self.head} if self.head else dict(self.outputs or {})
 
     @property
     def stacks(self) -> dict[str, Stack]:
@@ -67,9 +78,11 @@ class Model(Component):
             owner = self.owner(stack)
             done[name] = stack.resolved(defaults, name, done.get(owner) if owner else None)
         model = self.model_copy(update={**done, "defaults": None})
-        if isinstance(self.head, LanguageModel) and model.stacks:
-            return model.model_copy(update={"head": self.head.resolved(model.vocab_size)})
-        return model
+        if not model.stacks:
+            return model
+        known = (model.vocab_size, model.stacks[model.last].norm)
+        outputs = self.outputs and {name: head.resolved(*known) for name, head in self.outputs.items()}
+        return model.model_copy(update={"head": self.head and self.head.resolved(*known), "outputs": outputs})
 
     @property
     def vocab_size(self) -> int | None:
@@ -94,8 +107,8 @@ class Model(Component):
     @property
     def stateful(self) -> bool:
         """Whether the last stack can be run in chunks: it is causal, and the head does not look over all of time."""
-        pooled = self.head.pooled if self.head else "none"
-        return self.facts()[self.last].causal and pooled in ("none", "last", "final_state")
+        pooled = {head.pooled for head in self.heads.values()}
+        return self.facts()[self.last].causal and pooled <= {"none", "last", "final_state"}
 
     def check(self) -> Findings:
         """What is wrong with a resolved model, at paths from the root."""
@@ -123,12 +136,11 @@ class Model(Component):
             and not (self.decoder.attends_to("encoder") or self.decoder.averages("encoder"))
         ):
             yield from (f.under("encoder") for f in self.encoder.check_outputs())
-        read = self.head is not None and self.head.pooled == "final_state" and known[self.last].last_recurrent
+        read = {head.pooled for head in self.heads.values()} == {"final_state"} and known[self.last].last_recurrent
         if read and self.stacks[self.last].final_norm:
             text = "nobody reads what this puts out: the head reads the final state alone"
             yield Finding("SEQ232", (self.last, "final_norm"), text)
-        if self.head:
-            yield from (f.under("head") for f in self._check_head(known))
+        yield from self._check_heads(known)
 
     def _check_share(self, name: str, stack: Stack) -> Findings:
         source = stack.input
@@ -138,14 +150,31 @@ class Model(Component):
             hint = f"inputs that can be shared: {', '.join(others) or 'none'}"
             yield Finding("SEQ214", (name, "input", "share"), text, hint)
 
-    def _check_head(self, known: dict[str, Facts]) -> Findings:
-        assert self.head is not None
+    def _check_heads(self, known: dict[str, Facts]) -> Findings:
         facts, table = known[self.last], self.table(self.last)
         readable = Readable(
+            self.last,
             facts.width,
             table,
             table.d_model if table else None,
             table.vocab_size if table else None,
             facts.last_recurrent,
         )
-        yield from self.head.check(readable)
+        if self.head:
+            yield from (f.under("head") for f in self.head.check(readable))
+        if self.head and self.outputs:
+            yield Finding("SEQ110", ("outputs",), "`outputs` stands in the place of `head`", "keep one of them")
+        taken = set(self._inputs())
+        for name, head in (self.outputs or {}).items():
+            yield from (f.under("outputs", name) for f in head.check(readable))
+            if name in taken or name == "loss":
+                text = f"the name `{name}` is taken, by an input or by what training adds"
+                yield Finding("SEQ223", ("outputs", name), text)
+
+    def _inputs(self) -> Iterator[str]:
+        """Names that inputs of the model may have."""
+        for name, stack in self.stacks.items():
+            prefix = "decoder_" if name == "decoder" and len(self.stacks) > 1 else ""
+            given = {a.name for s in stack.attentions() for a in masks.atoms(s.allowed) if isinstance(a, masks.Given)}
+            yield f"{name}_attention_mask"
+            yield from (f"{prefix}{word}" for word in TAKEN | given)

@@ -78,9 +78,9 @@ def test_no_two_kinds_of_a_union_have_one_name() -> None:
 
 
 def fingerprint(model: Model) -> str:
-    """All that the graph says, and how its parameters start."""
+    """All that the graph says, its loss included, and how its parameters start."""
     graph = seqspec.build(model)
-    return text(graph) + "".join(f"{p.name} {p.shape} {p.init}\n" for p in graph.root.params)
+    return text(graph.trainable) + "".join(f"{p.name} {p.shape} {p.init}\n" for p in graph.root.params)
 
 
 def changed(annotation: Any, value: Any) -> Iterator[Any]:

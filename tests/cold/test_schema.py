@@ -44,6 +44,7 @@ TOGETHER = {
     "audio-kernel-even",  # that a number is odd no schema of ours says
     "llama3-factors",
     "lm-of-features",
+    "outputs-and-head",
     "share-target",
     "window-both",
     "window-neither",

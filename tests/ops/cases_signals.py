@@ -1,14 +1,17 @@
-"""Rows of the ops that read sound and images."""
+"""Rows of the ops that read sound and images, and of what is read off them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 from harness import Array, Input, Row, single
 
 from seqspec.graph.dims import BATCH, PAST, TIME, dim
+from seqspec.ops.bias import Bias
 from seqspec.ops.conv import Conv1d, PatchEmbedding
+from seqspec.ops.ctc import CtcLoss
 from seqspec.ops.frames import ChannelsLast, ClassToken, RealFirst, Subsample
 
 B, T = dim(BATCH), dim(TIME)
@@ -49,4 +52,20 @@ def masks() -> Iterator[Row]:
     yield Row("before", ClassToken(2), (x,), SIZES)
 
 
-ROWS: list[Row] = [*convolutions(), *masks()]
+def heads() -> Iterator[Row]:
+    yield Row("seven", Bias(7), (frames(7),), SIZES)
+    logits, ignored = frames(4), -100
+    labels = np.array([[1, 1, ignored, ignored], [2, ignored, 3, ignored], [ignored] * 4])
+    long = np.array([[1, 2, 3, 1], [3, 3, 3, 3], [0, 1, 0, 1]])  # too long for some rows, and one with the blank
+    for blank, name, given in product((0, 3), ("few", "many"), (None, MASK)):
+        ids = np.where(long == blank, 2, long) if name == "many" else np.where(labels == blank, 2, labels)
+        told = Input((B, dim("label_length")), ids, "int64")
+        sizes = {**SIZES, "label_length": 4}
+        mask = Input((B, T), given, "bool")
+        yield Row(f"{name}-{blank}-{given is None}", CtcLoss(blank), (logits, told, mask), sizes, onnx=False)
+        yield Row(f"{name}-{blank}-absent", CtcLoss(blank), (logits, told, None), sizes, onnx=False)
+    left_out = Input((B, dim("label_length")), None, "int64")
+    yield Row("left-out", CtcLoss(), (logits, left_out, None), {**SIZES, "label_length": 1}, onnx=False)
+
+
+ROWS: list[Row] = [*convolutions(), *masks(), *heads()]
