@@ -49,7 +49,9 @@ def stream(
         raise RuntimeFault("SEQ514", f"max_new_tokens is {max_new_tokens}; it is at least 1")
     sampling = Sampling(temperature, top_k, top_p)
     inputs = _prompt(ids, attention_mask, decoder_start_id)
-    return _steps(stepper(model), inputs, sampling, seed, max_new_tokens, eos_id)
+    prompt = inputs["decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"]
+    room = np.shape(prompt)[1] + max_new_tokens
+    return _steps(stepper(model, room), inputs, sampling, seed, max_new_tokens, eos_id)
 
 
 def _steps(

@@ -32,6 +32,8 @@ class Manifest:
     signature: Signature
     facts: Mapping[str, Facts]
     options: Mapping[str, Any]
+    in_place: bool = False
+    """Whether kernels can write every cache that grows where its past is."""
 
     @property
     def only_last(self) -> bool:
@@ -80,8 +82,8 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         raise ValueError(f"{unknown[0]} is not among its files")
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
     signature = Signature.from_json(data["signature"])
-    options = {name: data[name] for name in _OPTIONS if name in data}
-    return Manifest(folder, data["backend"], data["target"], data["dtype"], graphs, signature, facts, options)
+    options, in_place = {name: data[name] for name in _OPTIONS if name in data}, bool(data.get("in_place"))
+    return Manifest(folder, data["backend"], data["target"], data["dtype"], graphs, signature, facts, options, in_place)
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Session:
         self._last = self._graphs[list(self._graphs)[-1]]
         self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
         self._taken |= {port.name for port in self.signature.inputs if port.starts}
+        self.in_place = manifest.in_place
         self._masked = any(PAST in names(p.shape[1]) for p in self.inputs if len(p.shape) == 2)
 
     @property
@@ -84,9 +85,9 @@ class Session:
         """
         if state is not None and not self.signature.states:
             raise RuntimeFault("SEQ512", "a state is given, and the model has none", "leave it out")
-        check_names(self.signature, self._taken, inputs, later=state is not None)
-        call = self._call(inputs, state)
-        past = self._first(call) if state is None else dict(state)
+        sizes = None if state is None else states.sizes(self.signature, state, masked=self._masked, dtype=self.dtype)
+        call = self.call(inputs) if state is None else self.call(inputs, sizes, state.get(MASK))
+        past = self.first(call) if state is None else dict(state)
         feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}
         outputs = self._run(self._last, feeds)
         return Result({p.name: outputs[p.name] for p in self.outputs}, self._next(call, past, outputs))
@@ -103,14 +104,35 @@ class Session:
 
         return stream(self, ids, **options)
 
-    def _call(self, inputs: Mapping[str, npt.ArrayLike], state: Mapping[str, Array] | None) -> Call:
-        if state is None:
-            return Call(self.inputs, self.facts, inputs, {}, None, self.dtype)
-        sizes = states.sizes(self.signature, state, masked=self._masked, dtype=self.dtype)
-        late = [port for port in self.inputs if not port.once and not port.starts]
-        return Call(late, self.facts, inputs, sizes, state.get(MASK), self.dtype)
+    # what `carrying` steps with
 
-    def _first(self, call: Call) -> dict[str, Array]:
+    def call(
+        self,
+        inputs: Mapping[str, npt.ArrayLike],
+        sizes: Mapping[str, int] | None = None,
+        past_mask: Array | None = None,
+    ) -> Call:
+        """The inputs checked and filled in: of a first call, or of one after a past of these sizes."""
+        check_names(self.signature, self._taken, inputs, later=sizes is not None)
+        if sizes is None:
+            return Call(self.inputs, self.facts, inputs, {}, None, self.dtype)
+        late = [port for port in self.inputs if not port.once and not port.starts]
+        return Call(late, self.facts, inputs, sizes, past_mask, self.dtype)
+
+    def binding(self) -> Any:
+        """onnxruntime's binding for the graph that every call runs."""
+        return self._last.io_binding()
+
+    @property
+    def step_inputs(self) -> frozenset[str]:
+        """The names that graph takes."""
+        return frozenset(i.name for i in self._last.get_inputs())
+
+    def run_bound(self, binding: Any) -> None:
+        """That graph, on what is bound."""
+        self._guarded(lambda: self._last.run_with_iobinding(binding))
+
+    def first(self, call: Call) -> dict[str, Array]:
         """The state before the first call: empty, given, what is learned, or what the encoder makes of its inputs."""
         early = next((graph for role, graph in self._graphs.items() if role in ("encoder", "initial")), None)
         made = {} if early is None else self._run(early, call.arrays)
@@ -133,16 +155,19 @@ class Session:
     def _run(self, graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
         wanted = [o.name for o in graph.get_outputs()]
         feeds = {i.name: arrays[i.name] for i in graph.get_inputs()}
-        try:
-            if self.dtype.name == "bfloat16":
-                from seqspec.runtime import bfloat16
+        if self.dtype.name == "bfloat16":
+            from seqspec.runtime import bfloat16
 
-                made = bfloat16.run(graph, wanted, feeds)
-            else:
-                made = graph.run(wanted, feeds)
+            made = self._guarded(lambda: bfloat16.run(graph, wanted, feeds))
+        else:
+            made = self._guarded(lambda: graph.run(wanted, feeds))
+        return dict(zip(wanted, made, strict=True))
+
+    def _guarded(self, run: Callable[[], Any]) -> Any:
+        try:
+            return run()
         except Exception as error:  # onnxruntime's classes have no common base
             raise RuntimeFault("SEQ515", f"onnxruntime stopped: {execution.first_line(error)}") from error
-        return dict(zip(wanted, made, strict=True))
 
 
 def _numpy_name(dtype: str) -> Any:

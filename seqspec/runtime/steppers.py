@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.dims import TIME, dim
 from seqspec.graph.signature import python_name
+from seqspec.runtime.carrying import Carrying
 from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
 
@@ -31,8 +32,10 @@ class Stepper(Protocol):
 class SessionStepper:
     """A compiled model."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, room: int) -> None:
         self.session = session
+        # onnxruntime binds no arrays of bfloat16
+        self.carrying = None if session.dtype.name == "bfloat16" else Carrying(session, room)
         logits = next((p for p in session.outputs if p.name == "logits"), None)
         moving = logits is not None and logits.shape[1:2] in ((dim(TIME),), (1,)) and len(logits.shape) == 3
         if not moving or not session.signature.states:
@@ -43,6 +46,8 @@ class SessionStepper:
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
         if state is None and "decoder_input_ids" not in inputs and "encoder" in self.session.roles:
             raise RuntimeFault("SEQ511", "the model's decoder needs an id to begin with", "give `decoder_start_id`")
+        if self.carrying is not None:
+            return self.carrying.step(inputs, state)
         result = self.session.run(inputs, state)
         return result["logits"], result.state
 
@@ -77,6 +82,6 @@ class TorchStepper:
             self.module.train(training)
 
 
-def stepper(model: Any) -> Stepper:
-    """The stepper of a Session or of a module."""
-    return SessionStepper(model) if isinstance(model, Session) else TorchStepper(model)
+def stepper(model: Any, room: int) -> Stepper:
+    """The stepper of a Session or of a module, for at most `room` positions."""
+    return SessionStepper(model, room) if isinstance(model, Session) else TorchStepper(model)

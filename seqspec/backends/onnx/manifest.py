@@ -8,9 +8,11 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from seqspec.graph.dims import PAST, names
 from seqspec.graph.ir import Graph, Node
 from seqspec.graph.signature import signature, starting
 from seqspec.ops.fused import FusedOp
+from seqspec.ops.grouped_query import GroupQueryAttention
 from seqspec.passes.fuse_attention import declined
 from seqspec.passes.options import Options
 from seqspec.passes.support import FORMS
@@ -36,6 +38,7 @@ def manifest(
         "graphs": {role: f"{role}.onnx" for role in roles},
         "signature": described,
         "inputs": dict(inputs),
+        "in_place": _in_place(list(roles.values())[-1]),
         "forms": [form for role, part in roles.items() for form in _forms(role, part, asked)],
     }
 
@@ -46,6 +49,13 @@ def package_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
+
+
+def _in_place(graph: Graph) -> bool:
+    """Whether kernels can write every cache that grows where its past is."""
+    nodes = [n for n in graph.root.items if isinstance(n, Node)]
+    growing = [n.op for n in nodes if any(PAST in names(size) for state in n.states for size in state.shape)]
+    return bool(growing) and all(isinstance(op, GroupQueryAttention) for op in growing)
 
 
 def _forms(role: str, graph: Graph, asked: Options) -> Iterator[dict[str, Any]]:
