@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqspec.graph.dims import BATCH, TIME, evaluate
+from seqspec.graph.dims import BATCH, TIME, evaluate, names
 from seqspec.graph.interpret import interpret
 
 from .batches import Array, Batch
@@ -20,7 +20,7 @@ from .rounds import Property
 def is_its_reference(case: Case) -> float | None:
     """With labels, the emitted file's loss in float64 = the NumPy face of its op; without, there is none."""
     training = case.spec.graph.training
-    if training is None:
+    if training is None or not learns(case):
         return None
     assert case.double(**tensors(case.batch.inputs, torch.float64)).loss is None
     given = {**case.batch.inputs, "labels": labels(case)}
@@ -31,7 +31,7 @@ def is_its_reference(case: Case) -> float | None:
 
 def padding_changes_nothing(case: Case) -> float | None:
     """The loss of a padded batch = the mean over the labels of its rows alone, without a mask."""
-    if case.spec.graph.training is None or not all(real.any(1).all() for real in case.batch.real.values()):
+    if not learns(case) or not all(real.any(1).all() for real in case.batch.real.values()):
         return None
     total, number, targets = 0.0, 0, labels(case)
     timed = not case.spec.pooled
@@ -47,7 +47,7 @@ def padding_changes_nothing(case: Case) -> float | None:
 
 def chunks_are_the_whole(case: Case) -> float | None:
     """The losses of chunks, each with the label that follows it, weighted by their labels = the loss of the whole."""
-    if case.spec.graph.training is None or not case.spec.signature.states or switches(case):
+    if not learns(case) or not case.spec.signature.states or switches(case):
         return None
     real = case.batch.real[case.batch.last.prefix]
     begins = real[:, :1].sum(1) + (np.diff(real.astype(int), axis=1) == 1).sum(1)
@@ -72,7 +72,7 @@ def chunks_are_the_whole(case: Case) -> float | None:
 
 def every_loss_trains(case: Case) -> float | None:
     """Gradients of the loss are finite, whatever is padded."""
-    if case.spec.graph.training is None:
+    if not learns(case):
         return None
     case.double.zero_grad()
     given = tensors({**case.batch.noise(wild=True).inputs, "labels": labels(case)}, torch.float64)
@@ -84,6 +84,12 @@ def every_loss_trains(case: Case) -> float | None:
 
 
 # ---- what they share ---------------------------------------------------------------------------------------------
+
+
+def learns(case: Case) -> bool:
+    """Whether there are labels, one for each position or row; those of CTC have a length of their own."""
+    training = case.spec.graph.training
+    return training is not None and not any("label_length" in names(n) for v in training.inputs for n in v.shape)
 
 
 def labels(case: Case) -> Array:
