@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, Inlet, Shorthand, Word, width_of
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Inlet, Word, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Param, Value
 from seqspec.ops.cache import Hold
@@ -63,7 +63,7 @@ class Attend(Component):
     """h, [h; context] (default for `previous`), or tanh(W [context; h]) (default for `current`)."""
     input_feeding: bool = False
     """Whether the cell moves on [x; the output of the step before]; zeros at first."""
-    window: Annotated[LocalP, Shorthand] | None = None
+    window: Annotated[LocalP, ByKind] | None = None
     """Where the weights may be; everywhere by default."""
     return_weights: bool = False
     """Whether the model puts out the weights too: `attentions.N` [B, T, S], zeros at padding."""

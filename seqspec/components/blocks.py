@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from seqspec.components.attention import CrossAttention, SelfAttention
-from seqspec.components.base import Component, Context, Count, Finding, Findings, Inlet, Shorthand, Word
+from seqspec.components.base import ByKind, Component, Context, Count, Finding, Findings, Inlet, Word
 from seqspec.components.efficient import LinearAttention, LowRankAttention
 from seqspec.components.feedforward import FeedForward
 from seqspec.components.linear import LinearLayer
@@ -22,8 +22,7 @@ from seqspec.ops.elementwise import Add
 
 Sublayer = Annotated[
     SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward,
-    Field(discriminator="kind"),
-    Shorthand,
+    ByKind,
 ]
 Placement = Literal["pre", "post", "sandwich"]
 
@@ -46,24 +45,9 @@ class Pattern(Component):
     """Names from the stack's `blocks`."""
 
 
-def _tag(value: Any) -> str | None:
-    """Which class an entry is of: blocks and patterns are told by their key, layers by their kind."""
-    if isinstance(value, Block | Pattern):
-        return "<block>" if isinstance(value, Block) else "<pattern>"
-    if not isinstance(value, dict):
-        return getattr(value, "kind", None)
-    return "<block>" if "block" in value else "<pattern>" if "pattern" in value else value.get("kind")
-
-
 Entry = Annotated[
-    Annotated[LSTM, Tag("lstm")]
-    | Annotated[GRU, Tag("gru")]
-    | Annotated[RNN, Tag("rnn")]
-    | Annotated[LinearLayer, Tag("linear")]
-    | Annotated[Block, Tag("<block>")]
-    | Annotated[Pattern, Tag("<pattern>")],
-    Discriminator(_tag),
-    Shorthand,
+    LSTM | GRU | RNN | LinearLayer | Block | Pattern,
+    ByKind,
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Finding, Findings, Inlet, Shorthand, Word, width_of
+from seqspec.components.base import ByKind, Component, Finding, Findings, Inlet, Word, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
@@ -51,7 +51,7 @@ class Bridge(Component):
     """Which direction's state is read; `both` concatenates forward and backward."""
 
 
-InitialState = Annotated[Zeros | Learned | Given | Bridge, Field(discriminator="kind"), Shorthand]
+InitialState = Annotated[Zeros | Learned | Given | Bridge, ByKind]
 
 
 class Layers(NamedTuple):

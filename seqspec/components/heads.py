@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
-
-from seqspec.components.base import Component, Count, Finding, Findings, Shorthand, width_of
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings, width_of
 from seqspec.components.inputs import TokenId, Tokens
 from seqspec.components.linear import Activation
 from seqspec.components.norms import LayerNorm, Norm
@@ -309,6 +307,5 @@ class Embedding(PooledHead):
 
 AnyHead = Annotated[
     LanguageModel | MaskedLanguageModel | Ctc | Classifier | Regression | Embedding,
-    Field(discriminator="kind"),
-    Shorthand,
+    ByKind,
 ]

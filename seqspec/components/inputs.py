@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from seqspec.components.audio import Audio
-from seqspec.components.base import Component, Count, Finding, Findings, Shorthand
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings
 from seqspec.components.image import Image
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
@@ -134,4 +134,4 @@ class Features(Component):
         return (*batch_time, self.size)
 
 
-Input = Annotated[Tokens | Features | Audio | Image, Field(discriminator="kind"), Shorthand]
+Input = Annotated[Tokens | Features | Audio | Image, ByKind]

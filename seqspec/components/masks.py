@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, Shorthand, Word
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Word
 from seqspec.ops import masks as ops
 
 Distance = Annotated[int, Field(ge=0)]
@@ -180,27 +180,7 @@ class AnyOf(Component):
             yield from (f.under("any", n) for f in part.check())
 
 
-def _tag(value: Any) -> str | None:
-    """Which class a value is of: those without a `kind` are told by their key."""
-    if isinstance(value, AllOf | AnyOf):
-        return "<all>" if isinstance(value, AllOf) else "<any>"
-    if not isinstance(value, dict):
-        return getattr(value, "kind", None)
-    return "<all>" if "all" in value else "<any>" if "any" in value else value.get("kind")
-
-
 Mask = Annotated[
-    Annotated[Causal, Tag("causal")]
-    | Annotated[NoMask, Tag("none")]
-    | Annotated[Window, Tag("window")]
-    | Annotated[Prefix, Tag("prefix")]
-    | Annotated[Global, Tag("global")]
-    | Annotated[BlockSparse, Tag("block_sparse")]
-    | Annotated[Documents, Tag("documents")]
-    | Annotated[Given, Tag("given")]
-    | Annotated[AllOf, Tag("<all>")]
-    | Annotated[AnyOf, Tag("<any>")],
-    Discriminator(_tag),
-    Shorthand,
+    Causal | NoMask | Window | Prefix | Global | BlockSparse | Documents | Given | AllOf | AnyOf,
+    ByKind,
 ]
-

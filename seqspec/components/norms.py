@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
-from seqspec.components.base import Component, Positive, Shorthand
+from seqspec.components.base import ByKind, Component, Positive
 from seqspec.ops.base import Op
 from seqspec.ops.norm import LayerNorm as LayerNormOp
 from seqspec.ops.norm import RMSNorm as RMSNormOp
@@ -36,4 +34,4 @@ class RMSNorm(Component):
         return RMSNormOp(width, self.eps)
 
 
-Norm = Annotated[LayerNorm | RMSNorm, Field(discriminator="kind"), Shorthand]
+Norm = Annotated[LayerNorm | RMSNorm, ByKind]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, Positive, Shorthand, width_of
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Positive, width_of
 from seqspec.components.rope import Rope
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
@@ -83,6 +83,4 @@ class RelativeBias(Component):
         return RelativeBiasOp(heads, self.buckets, self.max_distance, not causal)
 
 
-Position = Annotated[
-    NoPosition | Sinusoidal | Learned | Rope | Alibi | RelativeBias, Field(discriminator="kind"), Shorthand
-]
+Position = Annotated[NoPosition | Sinusoidal | Learned | Rope | Alibi | RelativeBias, ByKind]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, Positive, Shorthand
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Positive
 from seqspec.ops.base import Op
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ class LongRopeScaling(Component):
 
 Scaling = Annotated[
     LinearScaling | Llama3Scaling | DynamicScaling | YarnScaling | LongRopeScaling,
-    Field(discriminator="kind"),
-    Shorthand,
+    ByKind,
 ]
 
 
