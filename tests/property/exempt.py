@@ -49,6 +49,8 @@ def _key_bias(spec: Spec, weight: str) -> bool:
 
 
 def _first_only(spec: Spec, weight: str) -> bool:
+    if spec.pooled in ("first", "last") and any(part in weight for part in ("patch_embedding", "class_token")):
+        return True  # without attention one of an image's vectors is read
     return spec.pooled == "first" and any(part in weight for part in MIXING)
 
 
@@ -66,7 +68,7 @@ def _sees_one(spec: Spec, weight: str) -> bool:
                 own = f".{sublayer.name}." in weight or f"{sublayer.name}_norm." in weight
                 if own and (most == 0 or (most == 1 and scoring)):
                     return True
-    return "embed_relative" in weight and max(tables, default=0) <= 1
+    return "embed_relative" in weight and min(tables, default=2) <= 1
 
 
 def _most_seen(sublayer: Sublayer, queries: int) -> int:

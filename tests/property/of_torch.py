@@ -132,9 +132,11 @@ def every_weight_learns(case: Case) -> float:
         if parameter.grad is not None:
             finite(parameter.grad.numpy(), f"the gradient of {name}")
     waiting = {name for name, _ in model.named_parameters() if no_gradient(case.spec, name) is None}
-    for number in range(3):
+    for number in range(6):
         if not waiting:
             break
+        if number > 2:  # a relu may be dead for every token with one set of weights
+            _draw_again(model, number)
         model.zero_grad()
         model.eval()
         _backward(model, _wide(case, number))
@@ -201,14 +203,14 @@ def _wider(array: Array, axis: int, length: int) -> Array:
 
 def _real(case: Case, values: Arrays) -> dict[str, Array]:
     """Outputs at real tokens; pooled ones as they are."""
-    real = case.batch.real[case.batch.last.prefix]
+    real = case.batch.seen(case.batch.last)
     values = {k: np.moveaxis(v, 2, 1) if v.ndim == 4 else v for k, v in values.items()}
     return {k: v[real] if k in case.timed or v.ndim == 4 else v for k, v in values.items()}
 
 
 def _rows(case: Case, values: Arrays, row: int) -> dict[str, Array]:
     """Outputs whose row holds its real tokens only, along every axis of time."""
-    real, read = (case.batch.real[side.prefix][row] for side in (case.batch.last, case.batch.sides[0]))
+    real, read = (case.batch.seen(side)[row] for side in (case.batch.last, case.batch.sides[0]))
     kept = {}
     for port in case.spec.signature.outputs:
         kept[port.name] = values[port.name]
@@ -225,6 +227,14 @@ def _backward(model: torch.nn.Module, batch: Batch) -> None:
     values = [v for v in out if isinstance(v, torch.Tensor)]
     factors = [torch.randn(v.shape, generator=draw, dtype=v.dtype) for v in values]
     sum((v * f).sum() for v, f in zip(values, factors, strict=True)).backward()
+
+
+def _draw_again(model: torch.nn.Module, number: int) -> None:
+    """Other weights."""
+    draw = torch.Generator().manual_seed(number)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype))
 
 
 def _wide(case: Case, number: int) -> Batch:
