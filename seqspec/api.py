@@ -77,10 +77,11 @@ def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn
 
 
 def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
-    """The emitted file at `path`, complete or not at all."""
+    """The emitted file at `path`, complete or not at all. Of what is there only such a file is replaced."""
     from seqspec.backends.directory import replace_file
+    from seqspec.backends.source.file import is_ours
 
-    replace_file(Path(path), to_source(spec).encode())
+    replace_file(Path(path), to_source(spec).encode(), is_ours)
     return Path(path)
 
 

@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ MANIFEST = "seqspec.json"
 SCHEMA = 1
 _MARK = ".seqspec-"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_HEAD = 1 << 10  # bytes of a file by which it is known
 
 
 @contextmanager
@@ -46,11 +47,10 @@ def replacing(path: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """`content` as the file at `path`, which is as it was if anything fails. A directory there is refused."""
+def replace_file(path: Path, content: bytes, ours: Callable[[bytes], bool]) -> None:
+    """`content` as the file at `path`, which is as it was if anything fails; of what is there see `refuse_file`."""
     path = Path(os.path.abspath(path))
-    if path.is_dir():
-        raise CompileError("SEQ403", f"`{path}` is a directory.", "give the path of a file")
+    refuse_file(path, ours)
     fresh = path.with_name(f".{path.name}{_MARK}{os.getpid()}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +78,29 @@ def refuse(path: Path) -> None:
         raise CompileError(
             "SEQ403", f"`{path}` holds `{foreign}`, which is no output of seqspec.", "nothing was changed"
         )
+
+
+def refuse_file(path: Path, ours: Callable[[bytes], bool]) -> None:
+    """Refuses a path that holds anything but nothing, or a file whose first bytes `ours` knows."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _unwritable(path, error)
+    if stat.S_ISDIR(mode):
+        raise CompileError("SEQ403", f"`{path}` is a directory.", "give the path of a file")
+    if not stat.S_ISREG(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "no ordinary file"
+        raise CompileError("SEQ403", f"`{path}` is {what}.", "give the path of a file that does not exist yet")
+    try:
+        with path.open("rb") as stream:
+            known = ours(stream.read(_HEAD))
+    except OSError as error:
+        _unwritable(path, error)
+    if not known:
+        text = f"`{path}` exists and is no output of seqspec."
+        raise CompileError("SEQ403", text, "nothing was changed; give the path of a file that does not exist yet")
 
 
 def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:

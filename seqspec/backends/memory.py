@@ -50,7 +50,10 @@ def free_disk(directory: Path | None) -> int | None:
     """Bytes free where `directory` is or will be."""
     place = Path(os.path.abspath(directory or "."))
     existing = next((p for p in (place, *place.parents) if p.exists()), None)
-    return None if existing is None else shutil.disk_usage(existing).free
+    if existing is None:
+        return None
+    found = shutil.disk_usage(existing)
+    return found.free if found.total else None  # /proc and its like have no size, and say what is wrong when written to
 
 
 def free_memory() -> int | None:

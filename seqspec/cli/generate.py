@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from seqspec.cli.providers import PROVIDER
+
 
 def _ids(ctx: click.Context, param: click.Parameter, rows: tuple[str, ...]) -> list[list[int]]:
     """`1,2,3`, once or more."""
@@ -26,7 +28,7 @@ def _ids(ctx: click.Context, param: click.Parameter, rows: tuple[str, ...]) -> l
 @click.option("--top-k", type=click.IntRange(1), metavar="K", help="Draw from the K likeliest ids.")
 @click.option("--top-p", type=click.FloatRange(0, 1, True), metavar="P", help="Draw from the likeliest that sum to P.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the draws. [0]")
-@click.option("--provider", "providers", multiple=True, metavar="NAME", help="By onnxruntime's name; repeat it.")
+@PROVIDER
 def command(folder: Path, ids: list[list[int]], providers: tuple[str, ...], **options: Any) -> None:
     """Continue sequences of ids with a compiled model; a line of ids for each."""
     from seqspec import Session

@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import click
 
-Arrays = dict[str, Any]
+from seqspec.cli.providers import PROVIDER
+
 PATH = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("folder", type=PATH, metavar="OUT")
-@click.option("--input", "given", type=PATH, required=True, metavar="X.npz", help="Inputs by name.")
-@click.option("-o", "--output", type=PATH, required=True, metavar="Y.npz", help="Where results go.")
+@click.option("--input", "given", type=PATH, metavar="X.npz", help="Inputs by name.")
+@click.option("-o", "--output", type=PATH, metavar="Y.npz", help="Where results go.")
 @click.option("--state", type=PATH, metavar="S.npz", help="The Y.npz of the call before.")
-@click.option("--provider", "providers", multiple=True, metavar="NAME", help="By onnxruntime's name; repeat it.")
-def command(folder: Path, given: Path, output: Path, state: Path | None, providers: tuple[str, ...]) -> None:
-    """Run a compiled model on arrays. Y.npz holds the outputs and the state, which a later call may go on from."""
-    from seqspec import Session
+@PROVIDER
+def command(
+    folder: Path, given: Path | None, output: Path | None, state: Path | None, providers: tuple[str, ...]
+) -> None:
+    """Run a compiled model on arrays. Y.npz holds the outputs and the state, which a later call may go on from.
 
+    `seqspec run OUT` alone lists the model's inputs, outputs and state, with element types and shapes.
+    """
+    if given is None and (output or state):
+        raise click.UsageError(f"--input is missing; `seqspec run {folder}` lists the inputs of the model")
+    if given is not None and output is None:
+        raise click.UsageError("-o is missing: the .npz file that results go to")
+    from seqspec import Session
+    from seqspec.cli import arrays, ports
+
+    if output is not None:
+        arrays.refuse(output, [file for file in (given, state) if file is not None])
     session = Session(folder, list(providers) or None)
-    inputs = read(given)
+    if given is None or output is None:
+        click.echo(ports.listing(session), nl=False)
+        return
+    inputs = arrays.read(given, ports.sentence(session))
     past = None
     if state is not None:
-        past = {name: array for name, array in read(state).items() if name in session.state_names}
+        held = arrays.read(state, ", ".join(session.state_names) or "the model has no state")
+        past = {name: array for name, array in held.items() if name in session.state_names}
     result = session.run(inputs, past)
-    write(output, result | (result.state or {}))
-
-
-def read(file: Path) -> Arrays:
-    """The arrays of an .npz file; pickled objects are refused, since loading one runs its code."""
-    import numpy as np
-
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except OSError as error:
-        raise click.UsageError(f"{file} cannot be read: {error.strerror or error}") from None
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise click.UsageError(f"{file} is no .npz file of plain arrays: {error}") from None
-
-
-def write(file: Path, arrays: Arrays) -> None:
-    """One .npz file, complete or not at all."""
-    import numpy as np
-
-    from seqspec.backends.directory import replace_file
-
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    replace_file(file, content.getvalue())
+    made = result | (result.state or {})
+    arrays.write(output, made)
+    shown = ", ".join(f"{name} {list(array.shape)}" for name, array in result.items())
+    more = f", and the state in {len(result.state)} arrays" if result.state else ""
+    click.echo(f"wrote {output}: {shown}{more}", err=True)

@@ -60,6 +60,8 @@ def read(folder: Path) -> Manifest:
 
 
 def _load(folder: Path) -> dict[str, Any]:
+    if folder.is_file():
+        raise _no_folder(folder)
     file = folder / MANIFEST
     try:
         data = json.loads(file.read_bytes())
@@ -73,6 +75,17 @@ def _load(folder: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise _damaged(file, "it is no manifest of seqspec")
     return data
+
+
+def _no_folder(file: Path) -> RuntimeFault:
+    """A file where the folder that holds a compiled model is meant."""
+    if file.suffix.lower() in (".yaml", ".yml"):
+        text, hint = f"{file} is a spec", f"compile it first: seqspec compile {file} --to onnx -o out"
+    elif (file.parent / MANIFEST).is_file():
+        text, hint = f"{file} is one file of a compiled model", f"give its folder, {file.parent}"
+    else:
+        text, hint = f"{file} is a file", "give the folder that `seqspec compile` wrote"
+    return RuntimeFault("SEQ516", text, hint)
 
 
 def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:

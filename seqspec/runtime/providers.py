@@ -13,6 +13,7 @@ from seqspec.diagnostics import CompileError, RuntimeFault
 Provider = str | tuple[str, dict[str, Any]]
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _OF_TARGET = {"cuda": CUDA}
+_SHORT = {"cpu": CPU, "cuda": CUDA}
 _BUILT_FOR_CUDA = (CUDA, "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _DOCTOR = "`seqspec doctor` shows which providers work here"
 
@@ -36,9 +37,17 @@ def of_target(target: str) -> list[Provider]:
     return [_OF_TARGET.get(target, CPU)]
 
 
+def _full(provider: Provider) -> Provider:
+    """onnxruntime's name, for which `cuda` may stand in any spelling; options as they are."""
+    name, options = (provider, None) if isinstance(provider, str) else provider
+    name = _SHORT.get(name.casefold(), name)
+    return name if options is None else (name, options)
+
+
 def open_session(file: Path, providers: Sequence[Provider]) -> Any:
     """An InferenceSession that has every one of `providers`; onnxruntime itself would fall back without a word."""
     ort = runtime()
+    providers = [_full(p) for p in providers]
     asked = [p if isinstance(p, str) else p[0] for p in providers]
     built = ort.get_available_providers()
     for name in asked:

@@ -40,8 +40,9 @@ class Session:
     ) -> None:
         manifest = read(Path(path))
         if manifest.backend != "onnx":
-            text = f"{path} was compiled to {manifest.backend}, and a Session runs ONNX"
-            raise RuntimeFault("SEQ507", text, "compile the spec with `--to onnx`", str(path))
+            text = f"{path} is a PyTorch folder, and onnxruntime runs ONNX; only `verify` takes both"
+            again = f"seqspec compile {manifest.folder / 'spec.yaml'} --to onnx -o …"
+            raise RuntimeFault("SEQ516", text, f"{again}, or import {manifest.folder / 'model.py'} in Python")
         self.path, self.signature, self.facts = manifest.folder, manifest.signature, manifest.facts
         self.dtype = np.dtype(_numpy_name(manifest.dtype))
         chosen = list(providers) if providers else execution.of_target(manifest.target)

@@ -188,8 +188,8 @@ def test_manifests_that_are_none(copy: Path, content: bytes) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "none", Path(__file__)):
-        with fault("SEQ507"):
+    for path, code in ((tmp_path, "SEQ507"), (tmp_path / "none", "SEQ507"), (Path(__file__), "SEQ516")):
+        with fault(code):
             seqspec.Session(path)
 
 
@@ -197,7 +197,7 @@ def test_a_torch_folder_is_no_session_s(compiled: Get, tmp_path: Path) -> None:
     from seqspec import api
 
     folder = api.write_torch(compiled("gru-forecast").model, tmp_path / "out")
-    with fault("SEQ507", "torch", "--to onnx"):
+    with fault("SEQ516", "PyTorch", "--to onnx"):
         seqspec.Session(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +26,7 @@ _TORCH = {
     "Tensor": "from torch import Tensor, nn",
     "checkpoint": "from torch.utils.checkpoint import checkpoint",
 }
+_BY_SEQSPEC = re.compile(rb'"""\w+, written by seqspec\.\r?\n')
 
 
 class Source(NamedTuple):
@@ -56,6 +58,11 @@ def write(graph: Graph, name: str = "", doc: str = "") -> Source:
         if not shadowed:
             return Source(text, model.name, model.checkpoint)
         avoid |= shadowed  # a variable took the name of a helper: once more, without that name
+
+
+def is_ours(head: bytes) -> bool:
+    """Whether a file that begins so was written here."""
+    return _BY_SEQSPEC.match(head) is not None
 
 
 def modules(root: Region) -> list[Region]:

@@ -84,4 +84,12 @@ RUNTIME: dict[str, Code] = {
         "onnxruntime stopped while it ran the model.",
         "The message is onnxruntime's own. Memory may have run out; if not, please report it with the spec.",
     ),
+    "SEQ516": Code(
+        "not-a-compiled-model",
+        "This is not what the command runs.",
+        "`run` and `generate` take a folder that `compile --to onnx` wrote, `verify` also one of `--to torch`: the "
+        "folder, not a spec and no file in it.",
+        bad="seqspec generate model.yaml --ids 1,2,3 --max-new-tokens 8",
+        good="seqspec compile model.yaml --to onnx -o out\nseqspec generate out --ids 1,2,3 --max-new-tokens 8",
+    ),
 }

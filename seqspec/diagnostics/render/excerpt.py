@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seqspec.diagnostics.diagnostic import Span
+from seqspec.diagnostics.diagnostic import START, Span
 from seqspec.diagnostics.escape import escape, width
 
 Painter = Callable[[str, str], str]
@@ -47,7 +47,9 @@ def draw(
         here = sorted((mark for mark in marks if mark.file == file), key=lambda mark: mark.span)
         top = primary if file == primary.file else here[0]
         arrow = "-->" if top.primary else ":::"
-        place = f"{escape(file)}:{top.span.line}:{top.span.column}"
+        # a fault of a file as a whole has no line
+        at = "" if top.span == START and file not in lines else f":{top.span.line}:{top.span.column}"
+        place = f"{escape(file)}{at}"
         out.append(f"{' ' * gutter}{paint(arrow, 'gutter')} {place}")
         out.extend(_draw_file(here, lines.get(file, []), gutter, paint))
     return out
