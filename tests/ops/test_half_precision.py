@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from cases import attention, padding, pools, positions, simple
+from cases_attention import ROWS as ATTENTION
 from harness import Row, reference, torch_arguments, torch_module
 
-SEEN = [*simple(), *padding(), *positions(), *attention(), *pools()]
+SEEN = [*simple(), *padding(), *positions(), *attention(), *ATTENTION, *pools()]
 
 
 @pytest.mark.parametrize(
