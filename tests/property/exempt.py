@@ -62,19 +62,20 @@ def _sees_one(spec: Spec, weight: str) -> bool:
     for stack in spec.model.resolved().stacks.values():
         for layer in stack.distinct():
             for sublayer in layer.block:
-                most = _most_seen(sublayer, 1 if first else 6)
+                most = _most_seen(sublayer, slice(1) if first else slice(6))
                 if isinstance(sublayer, SelfAttention) and isinstance(sublayer.position, RelativeBias):
-                    tables.append(most)
+                    tables.append(_most_seen(sublayer, slice(-1, None)) if spec.pooled == "last" else most)
                 own = f".{sublayer.name}." in weight or f"{sublayer.name}_norm." in weight
                 if own and (most == 0 or (most == 1 and scoring)):
                     return True
     return "embed_relative" in weight and min(tables, default=2) <= 1
 
 
-def _most_seen(sublayer: Sublayer, queries: int) -> int:
-    """Keys that one of the first queries sees among six tokens, nothing being given."""
+def _most_seen(sublayer: Sublayer, queries: slice) -> int:
+    """Keys that one of these queries sees among six tokens, nothing being given."""
     if isinstance(sublayer, SelfAttention):
-        return max(sum(stop - start for start, stop in seen(sublayer.allowed, query, 6)) for query in range(queries))
+        counts = [sum(stop - start for start, stop in seen(sublayer.allowed, query, 6)) for query in range(6)]
+        return max(counts[queries])
     return sublayer.projected_length if isinstance(sublayer, LowRankAttention) else 6
 
 

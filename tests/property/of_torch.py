@@ -75,7 +75,7 @@ def the_future_is_not_seen(case: Case) -> float | None:
     """Other tokens from some position on: not a bit before it changes, and no gradient comes from there."""
     cut = case.batch.last.length // 2
     given = any(name.endswith("prefix_length") for name in case.batch.inputs)  # what is seen in both directions
-    if not case.spec.facts.causal or not case.timed or not cut or given:
+    if not case.spec.facts.causal or not case.timed or not cut or given or switches(case):
         return None
     side, changed = case.batch.last, dict(case.batch.inputs)
     data = next(n for n in (f"{side.prefix}input_ids", f"{side.prefix}features") if n in changed)
@@ -178,7 +178,7 @@ def switches(case: Case) -> bool:
     """Whether rotary angles change on the way: then a past was turned by others, and steps are another function."""
     attentions = case.spec.model.resolved().stacks[case.spec.model.last].attentions()
     limits = [a.position.switch for a in attentions if isinstance(a.position, Rope) and a.position.switch]
-    return any(int(case.batch.real[case.batch.last.prefix].sum(1).max()) > limit for limit in limits)
+    return any(case.batch.last.length > limit for limit in limits)
 
 
 def told(case: Case, parts: list[dict[str, Array]], whole: Arrays) -> tuple[Arrays, Arrays]:
