@@ -13,7 +13,7 @@ _DTYPES = [name for name in BYTES if "float" in name]
 @click.command()
 @click.argument("spec", metavar="SPEC")
 @click.option("--batch", type=click.IntRange(1), default=1, metavar="N", help="Sequences at once. [1]")
-@click.option("--time", type=click.IntRange(1), default=128, metavar="N", help="Positions of the call. [128]")
+@click.option("--time", type=click.IntRange(1), metavar="N", help="Positions of the call. [128, or a table's length]")
 @click.option("--past", type=click.IntRange(0), default=0, metavar="N", help="Positions that calls before it left. [0]")
 @click.option("--source-time", type=click.IntRange(1), metavar="N", help="Positions the encoder reads. [as --time]")
 @click.option("--dtype", type=click.Choice(_DTYPES), default="float32", help="What the model computes in.")
@@ -22,7 +22,7 @@ _DTYPES = [name for name in BYTES if "float" in name]
 def command(
     spec: str,
     batch: int,
-    time: int,
+    time: int | None,
     past: int,
     source_time: int | None,
     dtype: str,

@@ -18,12 +18,16 @@ def report(
     spec: Model | str | os.PathLike[str] | Mapping[str, Any],
     *,
     batch: int = 1,
-    time: int = 128,
+    time: int | None = None,
     past: int = 0,
     source_time: int | None = None,
     dtype: str = "float32",
 ) -> Summary:
-    """Parameters, FLOPs and bytes of a spec for one call; `source_time` is the length the encoder reads."""
+    """Parameters, FLOPs and bytes of a spec for one call; `source_time` is the length the encoder reads.
+
+    `time` is 128 by default, or as much as a learned table of positions has room for.
+    """
     model = spec if isinstance(spec, Model) else load(spec)
-    sizes = {"batch": batch, "time": time, "past": past}
-    return summarise(build(model), model.name, **sizes, source_time=source_time, dtype=dtype)
+    return summarise(
+        build(model), model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype
+    )

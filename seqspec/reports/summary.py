@@ -9,8 +9,10 @@ from typing import Any
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names
 from seqspec.graph.ir import Call, Graph, Node, Region, Value, join
 from seqspec.reports.count import Cost, Count
+from seqspec.reports.tables import refuse_past_tables, tables
 
 VERSION = 1
+DEFAULT_TIME = 128
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,25 @@ def summarise(
     name: str = "",
     *,
     batch: int = 1,
-    time: int = 128,
+    time: int | None = None,
     past: int = 0,
     source_time: int | None = None,
     dtype: str = "float32",
 ) -> Summary:
-    """The report of a graph at given sizes. `source_time` is the encoder's, and `time` by default."""
+    """The report of a graph at given sizes.
+
+    `time` is 128 by default, or what a shorter table of positions has room for; `source_time` is the encoder's, and
+    `time` by default.
+    """
+    if time is None:
+        room = [table.limit - past * table.looks_back for table in tables(graph.root)]
+        time = max(1, min([DEFAULT_TIME, *room]))
     sizes = {BATCH: batch, TIME: time, PAST: past}
     if any(ENCODER_TIME in names(size) for value in graph.root.inputs for size in value.shape):
         sizes[ENCODER_TIME] = time if source_time is None else source_time
-    count = Count(sizes, dtype)
     root = graph.root
+    refuse_past_tables(root, sizes)
+    count = Count(sizes, dtype)
     late = tuple(v.name not in graph.once for v in root.inputs)
     cost, _ = count.flops(root, late)
     parameters, weight_bytes = count.params(root)

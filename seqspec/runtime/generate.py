@@ -11,7 +11,7 @@ import numpy.typing as npt
 from seqspec.diagnostics import RuntimeFault
 from seqspec.runtime.sampling import Draws, Sampling
 from seqspec.runtime.state import Array
-from seqspec.runtime.steppers import Stepper, stepper
+from seqspec.runtime.steppers import START_ID, Stepper, stepper
 
 Ids = npt.ArrayLike | Sequence[Sequence[int]] | Mapping[str, npt.ArrayLike]
 
@@ -50,8 +50,13 @@ def stream(
     sampling = Sampling(temperature, top_k, top_p)
     inputs = _prompt(ids, attention_mask, decoder_start_id)
     prompt = inputs["decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"]
-    room = np.shape(prompt)[1] + max_new_tokens
-    return _steps(stepper(model, room), inputs, sampling, seed, max_new_tokens, eos_id)
+    length = int(np.shape(prompt)[1])
+    stepping = stepper(model, length + max_new_tokens)
+    # the last id is given, and not read: it needs no position
+    if stepping.max_length is not None and length <= stepping.max_length < length + max_new_tokens - 1:
+        text = f"max_new_tokens is {max_new_tokens}, and the learned position table ends at {stepping.max_length}"
+        raise RuntimeFault("SEQ506", text, f"at most {stepping.max_length - length + 1} after {_count(length)}")
+    return _steps(stepping, inputs, sampling, seed, max_new_tokens, eos_id)
 
 
 def _steps(
@@ -81,7 +86,8 @@ def _prompt(ids: Ids, mask: npt.ArrayLike | None, start: int | None) -> dict[str
     """The inputs of the first step."""
     if isinstance(ids, Mapping):
         if start is None:
-            raise RuntimeFault("SEQ511", "inputs by name are an encoder's, and no `decoder_start_id` is given")
+            text = "inputs by name are an encoder's, and the decoder needs an id to begin with"
+            raise RuntimeFault("SEQ511", text, START_ID)
         given = {name: np.asarray(value) for name, value in ids.items()}
         first = next(iter(given.values()))
         return given | {"decoder_input_ids": np.full((len(first), 1), start, np.int64)}
@@ -115,6 +121,10 @@ def _table(ids: Any, mask: npt.ArrayLike | None, *, left: bool) -> tuple[Array, 
         place = slice(longest - row.size, None) if left else slice(0, row.size)
         table[n, place], padding[n, place] = row, True
     return table, None if mask is None and padding.all() else padding
+
+
+def _count(length: int) -> str:
+    return "one id" if length == 1 else f"{length} ids"
 
 
 def _is_single(ids: Any) -> bool:

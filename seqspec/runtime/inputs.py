@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqspec.diagnostics import RuntimeFault, did_you_mean
-from seqspec.graph.dims import BATCH, PAST, Size, evaluate, show
+from seqspec.graph.dims import BATCH, PAST, TIME, Size, evaluate, names, show
 from seqspec.graph.signature import Port, Signature
 from seqspec.runtime.facts import Facts
 from seqspec.runtime.state import Array
@@ -19,6 +19,7 @@ class Call:
     """One call: `arrays` for every port read in it, and `sizes` (batch, times, past).
 
     Masks are [B, P + T] int64 where the past counts. `carried` is the mask to keep for the next call, if any.
+    `may_be_empty`: whether it may be of no positions at all, where a stream has brought none.
     """
 
     def __init__(
@@ -29,7 +30,10 @@ class Call:
         sizes: Mapping[str, int],
         past_mask: Array | None,
         dtype: Any,
+        *,
+        may_be_empty: bool = False,
     ) -> None:
+        self.may_be_empty = may_be_empty
         self.ports = {port.name: port for port in ports}
         self.facts, self.dtype, self.past_mask = facts, dtype, past_mask
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask in self.ports}
@@ -53,7 +57,7 @@ class Call:
         if array.ndim != len(port.shape):
             raise self._misshaped(port, array, f"{len(port.shape)} axes")
         for size, length in zip(port.shape, array.shape, strict=True):
-            if length == 0:
+            if length == 0 and not (self.may_be_empty and TIME in names(size)):
                 text = f"`{port.name}` is {list(array.shape)}; at least one sequence and one position are needed"
                 raise RuntimeFault("SEQ513", text)
             if self._expected(size, length) == length:
@@ -113,7 +117,7 @@ class Call:
         ids, fact = self.arrays[of], self.facts[of]
         real: Array = ids != fact.pad_id
         if fact.first_is_real and past == 0:
-            real[:, 0] = True
+            real[:, :1] = True
         return real
 
     def _fill(self) -> None:
@@ -126,7 +130,7 @@ class Call:
     def _within(self, name: str, fact: Facts) -> None:
         """Ids inside their table, lengths inside the table of positions."""
         array = self.arrays[name]
-        if fact.ids is not None and (array.min() < 0 or array.max() >= fact.ids):
+        if fact.ids is not None and array.size and (array.min() < 0 or array.max() >= fact.ids):
             place = tuple(map(int, np.argwhere((array < 0) | (array >= fact.ids))[0]))
             text = f"`{name}`{list(place)} is {array[place]}; ids run from 0 to {fact.ids - 1}"
             raise RuntimeFault("SEQ510", text)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqspec.diagnostics import RuntimeFault
-from seqspec.graph.dims import BATCH, PAST, names
+from seqspec.graph.dims import BATCH, PAST, TIME, evaluate, names
 from seqspec.graph.signature import Carried, Port
 from seqspec.runtime import providers as execution
 from seqspec.runtime import state as states
@@ -89,6 +89,8 @@ class Session:
         sizes = None if state is None else states.sizes(self.signature, state, masked=self._masked, dtype=self.dtype)
         call = self.call(inputs) if state is None else self.call(inputs, sizes, state.get(MASK))
         past = self.first(call) if state is None else dict(state)
+        if call.sizes.get(TIME) == 0:
+            return Result({port.name: self._nothing(port, call) for port in self.outputs}, self._next(call, past, None))
         feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}
         outputs = self._run(self._last, feeds)
         return Result({p.name: outputs[p.name] for p in self.outputs}, self._next(call, past, outputs))
@@ -115,10 +117,12 @@ class Session:
     ) -> Call:
         """The inputs checked and filled in: of a first call, or of one after a past of these sizes."""
         check_names(self.signature, self._taken, inputs, later=sizes is not None)
+        # of no positions the kernels of attention make nothing: what is to be made has to be nothing too
+        empty = bool(self.signature.states) and all(_over_time(port) for port in self.outputs)
         if sizes is None:
-            return Call(self.inputs, self.facts, inputs, {}, None, self.dtype)
+            return Call(self.inputs, self.facts, inputs, {}, None, self.dtype, may_be_empty=empty)
         late = [port for port in self.inputs if not port.once and not port.starts]
-        return Call(late, self.facts, inputs, sizes, past_mask, self.dtype)
+        return Call(late, self.facts, inputs, sizes, past_mask, self.dtype, may_be_empty=empty)
 
     def binding(self) -> Any:
         """onnxruntime's binding for the graph that every call runs."""
@@ -147,11 +151,20 @@ class Session:
         dtype = self.dtype if state.dtype == "float" else np.dtype(state.dtype)
         return np.zeros(past_shape(state.shape, {BATCH: call.sizes[BATCH]}), dtype)
 
-    def _next(self, call: Call, past: Mapping[str, Array], outputs: Mapping[str, Array]) -> State | None:
+    def _nothing(self, port: Port, call: Call) -> Array:
+        """What a call of no positions gives."""
+        dtype = self.dtype if port.dtype == "float" else np.dtype(port.dtype)
+        return np.zeros(tuple(evaluate(size, call.sizes) for size in port.shape), dtype)
+
+    def _next(self, call: Call, past: Mapping[str, Array], outputs: Mapping[str, Array] | None) -> State | None:
+        """The state behind a call; where that had no positions, the one before it."""
         if not self.signature.states:
             return None
         mask = {} if call.carried is None else {MASK: call.carried}
-        return State(mask | {s.past: past[s.past] if s.held else outputs[s.present] for s in self.signature.states})
+        states = self.signature.states
+        if outputs is None:
+            return State(mask | {s.past: past[s.past] for s in states})
+        return State(mask | {s.past: past[s.past] if s.held else outputs[s.present] for s in states})
 
     def _run(self, graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
         wanted = [o.name for o in graph.get_outputs()]
@@ -169,6 +182,10 @@ class Session:
             return run()
         except Exception as error:  # onnxruntime's classes have no common base
             raise RuntimeFault("SEQ515", f"onnxruntime stopped: {execution.first_line(error)}") from error
+
+
+def _over_time(port: Port) -> bool:
+    return any(TIME in names(size) for size in port.shape)
 
 
 def _numpy_name(dtype: str) -> Any:

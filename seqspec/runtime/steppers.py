@@ -10,18 +10,24 @@ from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.dims import TIME, dim
 from seqspec.graph.signature import python_name
 from seqspec.runtime.carrying import Carrying
+from seqspec.runtime.facts import Facts
 from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
 
 if TYPE_CHECKING:
     from torch import nn
 
+START_ID = "give `decoder_start_id`, on the command line `--decoder-start-id`: the id of the token that opens a text"
+
 
 class Stepper(Protocol):
     """`step` takes inputs by name and what it returned before as `state`; it returns logits and the state.
 
-    Logits are [B, T, V], or [B, 1, V] where a model gives the last ones only.
+    Logits are [B, T, V], or [B, 1, V] where a model gives the last ones only. `max_length` is how many positions there
+    may be, where that is known.
     """
+
+    max_length: int | None
 
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]: ...
 
@@ -42,10 +48,12 @@ class SessionStepper:
             has = ", ".join(f"`{p.name}`" for p in session.outputs)
             text = f"generation needs logits at every position and a state to carry; this model gives {has}"
             raise RuntimeFault("SEQ511", text, "a decoder with `head: {kind: lm}` generates")
+        prefix = "decoder_" if any(p.name == "decoder_input_ids" for p in session.inputs) else ""
+        self.max_length = session.facts.get(f"{prefix}input_ids", Facts()).max_length
 
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
         if state is None and "decoder_input_ids" not in inputs and "encoder" in self.session.roles:
-            raise RuntimeFault("SEQ511", "the model's decoder needs an id to begin with", "give `decoder_start_id`")
+            raise RuntimeFault("SEQ511", "the model's decoder needs an id to begin with", START_ID)
         if self.carrying is not None:
             return self.carrying.step(inputs, state)
         result = self.session.run(inputs, state)
@@ -62,6 +70,7 @@ class TorchStepper:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.device = next(module.parameters()).device
+        self.max_length = None  # a module says so itself, when it comes to it
 
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]:
         import torch

@@ -113,3 +113,21 @@ def test_the_json_of_a_report() -> None:
 def test_every_example_has_a_report() -> None:
     for path in EXAMPLES:
         assert seqspec.report(seqspec.load(path)).parameters > 0
+
+
+def test_a_table_of_positions_ends() -> None:
+    """12 positions, behind a past or not; by default a report is of as many as there are."""
+    model = seqspec.load(HERE.parents[1] / "examples/gpt2.yaml", ["decoder.position.max_length=12"])
+    assert seqspec.report(model).sizes["sequence_length"] == 12
+    assert seqspec.report(model, past=5).sizes["sequence_length"] == 7
+    assert seqspec.report(model, time=4, past=8).sizes["sequence_length"] == 4
+    for time, past, said in ((13, 0, "13 positions are asked for;"), (5, 8, "of which 8 are the past")):
+        with pytest.raises(seqspec.RuntimeFault, match="SEQ506") as caught:
+            seqspec.report(model, time=time, past=past)
+        assert said in str(caught.value)
+    assert seqspec.report(example("llama-3.2-1b"), time=4096).sizes["sequence_length"] == 4096
+    table = "position={kind: learned, max_length: 9}"
+    two = seqspec.load(HERE.parents[1] / "examples/transformer-base.yaml", [f"encoder.{table}"])
+    assert seqspec.report(two, time=30, source_time=9).sizes["sequence_length"] == 30
+    with pytest.raises(seqspec.RuntimeFault, match="--source-time"):
+        seqspec.report(two, time=30)

@@ -177,6 +177,17 @@ def test_refusals(compiled: Get) -> None:
         compiled("transformer-base").session.generate([1], max_new_tokens=2)
 
 
+def test_the_end_of_a_position_table_is_seen_beforehand(compiled: Get) -> None:
+    session = compiled("gpt2").session  # of 19 positions
+    for prompt, most in (([3], 19), ([1, 2, 3], 17), ([[1], [4, 5, 6]], 17), (list(range(19)), 1)):
+        assert session.generate(prompt, max_new_tokens=most).shape[-1] == most
+        with fault("SEQ506", "19", f"at most {most} after"):
+            session.stream(prompt, max_new_tokens=most + 1)  # before the first id is asked for
+    with fault("SEQ506"):
+        session.generate(list(range(20)), max_new_tokens=1)
+    assert len(compiled("llama-3.2-1b").session.generate([1], max_new_tokens=25)) == 25
+
+
 def choose(sampling: Sampling, logits: list[float], uniform: float) -> int:
     return int(sampling.choose(np.array([logits]), np.array([uniform]))[0])
 

@@ -70,6 +70,32 @@ def test_in_chunks(compiled: Get, name: str, cuts: tuple[int, ...]) -> None:
         close(state[key].astype(np.float32), whole.state[key].astype(np.float32))
 
 
+@pytest.mark.parametrize("name", GENERATING)
+def test_chunks_of_no_positions(compiled: Get, name: str) -> None:
+    """They give nothing, as in PyTorch, and what comes behind them is what would have come without."""
+    model = compiled(name)
+    given = inputs(name, np.random.default_rng(2), 2, 5, 4)
+    whole = model.session.run(given)
+    parts, state = [], None
+    for start, end in ((0, 0), (0, 2), (2, 2), (2, 5), (5, 5)):
+        before, result = state, model.session.run(chunk(name, given, start, end), state)
+        state = result.state
+        assert state is not None
+        parts.append(result[OUTPUT[name]])
+        if start == end:
+            assert parts[-1].shape == (2, 0, 61)
+            assert parts[-1].dtype == np.float32
+            assert before is None or state.keys() == before.keys()
+            assert before is None or all(np.array_equal(state[key], before[key]) for key in state)
+    close(np.concatenate(parts, 1), whole[OUTPUT[name]])
+    want, kept = run_torch(model, chunk(name, given, 0, 0))
+    first = model.session.run(chunk(name, given, 0, 0)).state
+    assert want.shape == (2, 0, 61)
+    assert first is not None
+    for key, tensor in kept.items():
+        close(first[key].astype(np.float32), tensor.float().numpy())
+
+
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("name", SMALL)
 def test_padded_rows_are_as_they_are_alone(compiled: Get, name: str, left: bool) -> None:

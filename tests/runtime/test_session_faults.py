@@ -59,9 +59,12 @@ def test_types(compiled: Get) -> None:
 
 
 def test_empty(compiled: Get) -> None:
-    for shape in ((0, 3), (2, 0)):
+    for name, shape in (("gpt2", (0, 3)), ("gpt2", (0, 0)), ("minilm", (2, 0)), ("lstm-sentiment", (2, 0))):
         with fault("SEQ513", "input_ids", str(list(shape))):
-            compiled("gpt2").session.run({"input_ids": np.zeros(shape, np.int64)})
+            compiled(name).session.run({"input_ids": np.zeros(shape, np.int64)})
+    state = compiled("gpt2").session.run({"input_ids": IDS}).state
+    with fault("SEQ513", "input_ids", "[0, 1]"):
+        compiled("gpt2").session.run({"input_ids": np.zeros((0, 1), np.int64)}, state)
 
 
 @pytest.mark.parametrize("wrong", [61, -1, 2**40])
