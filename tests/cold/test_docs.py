@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import pytest
 import yaml
 
 import seqspec
+from seqspec.ops.base import Op
 from seqspec.spec.dump import resolved
 from seqspec.spec.reference import GROUPS, Group, markdown, ungrouped
 
@@ -148,6 +151,41 @@ def test_what_is_claimed_is_there(claim: Any) -> None:
     for section in claim.docs:
         page, _, anchor = section.partition("#")
         assert anchor in anchors(ROOT / "docs" / page), section
+
+
+# ---- architecture ----------------------------------------------------------------------------------------------------
+
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
+
+
+def primitives() -> list[str]:
+    """The ops by name."""
+    found = set()
+    for file in (ROOT / "seqspec/ops").glob("*.py"):
+        for cls in vars(importlib.import_module(f"seqspec.ops.{file.stem}")).values():
+            if isinstance(cls, type) and issubclass(cls, Op) and not inspect.isabstract(cls):
+                found.add(cls.__name__)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("op", primitives())
+def test_every_op_is_in_the_table(op: str) -> None:
+    assert re.search(rf"`{op}\b", ARCHITECTURE)
+
+
+def test_every_pass_is_in_the_table() -> None:
+    imported = re.findall(r"import (\w+)$", (ROOT / "seqspec/passes/pipeline.py").read_text(), re.MULTILINE)
+    passes = [name for name in imported if (ROOT / f"seqspec/passes/{name}.py").is_file()]
+    assert len(passes) > 8
+    assert [name for name in passes if f"`{name}`" not in ARCHITECTURE] == []
+
+
+def test_the_files_it_names_are_there() -> None:
+    """Those with a folder; single names stand beside theirs."""
+    for name in re.findall(r"`([\w./]+/[\w.]+)`", ARCHITECTURE):
+        assert (ROOT / name).exists() or (ROOT / "seqspec" / name).exists(), name
+    lines = ARCHITECTURE.count("\n")
+    assert lines < 250
 
 
 # ---- links and YAML --------------------------------------------------------------------------------------------------
