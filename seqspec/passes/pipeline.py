@@ -18,6 +18,7 @@ from seqspec.passes.last_logits import last_logits
 from seqspec.passes.options import Logits, Quantize
 from seqspec.passes.quantize import quantize
 from seqspec.passes.split import split
+from seqspec.passes.trim import trim
 
 Pass = Callable[[Graph], Graph]
 
@@ -42,7 +43,7 @@ def parts(flat: Graph) -> dict[str, Graph]:
 
 def fused(flat: Graph, target: Target, dtype: str = "float32", bits: Quantize | None = None) -> Graph:
     """With the kernels that `target` has for this dtype and ONNX lacks, and weights in fewer bits where asked."""
-    joined = fuse_skip_norm(fuse_attention(flat, target, dtype), target, dtype)
+    joined = fuse_skip_norm(fuse_attention(trim(flat), target, dtype), target, dtype)
     return joined if bits is None else quantize(joined, target, dtype, bits)
 
 

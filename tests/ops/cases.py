@@ -31,6 +31,7 @@ from seqspec.ops.rope_scaling import Dynamic, Llama3, LongRope, Yarn
 from seqspec.ops.rope_scaling import Linear as LinearScaling
 from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
 from seqspec.ops.to_bool import ToBool
+from seqspec.ops.trim import TRIMMED, Trim, Untrim
 
 B, T, P = dim(BATCH), dim(TIME), dim(PAST)
 S = P + T
@@ -43,6 +44,15 @@ NO_TIME = {BATCH: 3, TIME: 0, PAST: 4}
 MASKS = {
     5: np.array([[1, 1, 1, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool),
     9: np.array([[1, 1, 1, 0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0]], bool),
+}
+
+
+# padding that all rows have in common
+OUTSIDE = {
+    "both": np.array([[0, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]], bool),
+    "behind": np.array([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 0, 0, 0]], bool),
+    "none": np.ones((3, 5), bool),
+    "all": np.zeros((3, 5), bool),
 }
 
 
@@ -78,6 +88,10 @@ def simple() -> Iterator[Row]:
     yield Row("three", PackedLinear(6, (Part("a", 4, True), Part("b", 1, False), Part("c", 3, True))), (X,), SIZES)
     yield Row("without-bias", PackedLinear(6, (Part("a", 4, False), Part("b", 4, False))), (X,), SIZES)
     yield Row("uneven", Split((3, 1, 2)), (X,), SIZES)
+    for padded, length in (("both", 3), ("behind", 2), ("none", 5), ("all", 5)):
+        outside, sizes = mask((B, T), OUTSIDE[padded]), SIZES | {"trimmed_sequence_length": length}
+        yield Row(padded, Trim(), (X, outside), sizes)
+        yield Row(padded, Untrim(2), (real((B, 2, TRIMMED, 3), 3, 2, length, 3), outside), sizes)
     yield Row("behind", TiedPartLinear(3), (X, real((7, 9), 7, 9)), SIZES)
     for kind in ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"):
         yield Row(kind, Unary(kind), (X,), SIZES)

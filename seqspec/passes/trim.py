@@ -1,0 +1,74 @@
+"""What all rows of a batch have as padding is not computed: an encoder works from the first real position to the last.
+
+That is for callers who pad to a fixed length. Outputs are as long as the inputs, with zeros where nothing was computed.
+Positions and distances count real tokens, so that no number changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seqspec.graph.dims import Size
+from seqspec.graph.ir import Graph, Node, Region, Value
+from seqspec.graph.signature import output_name
+from seqspec.ops.attention import Attention
+from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
+from seqspec.ops.embedding import Embedding, Lookup
+from seqspec.ops.linear import Linear, TiedLinear
+from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.normalize import Normalize
+from seqspec.ops.optional import OrZeros
+from seqspec.ops.padding import ZeroPadding
+from seqspec.ops.pool import Pool
+from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
+from seqspec.ops.rope import Rope, RopeTables
+from seqspec.ops.shape import MergeHeads, SplitHeads
+from seqspec.ops.to_bool import ToBool
+from seqspec.ops.trim import TRIMMED, Trim, Untrim
+from seqspec.passes.rewrite import nodes, retyped, with_inputs
+
+_UNMOVED = (
+    Add, Attention, Embedding, LayerNorm, LearnedPositions, Linear, Lookup, MergeHeads, Multiply, Normalize, OrZeros,
+    Pool, Positions, RMSNorm, Rope, RopeTables, Scale, SinusoidalPositions, SplitHeads, TiedLinear, ToBool, Unary,
+    ZeroPadding,
+)  # fmt: skip
+"""Ops that do not care where in the sequence their tokens stand."""
+
+
+def trim(graph: Graph) -> Graph:
+    """The flat graph of a stack that looks at all of its input at once, working on what is real of it."""
+    region, items = graph.root, nodes(graph.root)
+    mask = next((n.outputs[0] for n in items if isinstance(n.op, ToBool)), None)
+    if mask is None or region.states or not all(isinstance(n.op, _UNMOVED) for n in items):
+        return graph
+    time = mask.shape[1]
+    moving = [v for v in region.inputs if time in v.shape]
+    if any(v.shape[:2] != mask.shape or time in v.shape[2:] for v in moving) or not _read_once(region, time):
+        return graph
+    (source,) = (n for n in items if n.outputs[0] is mask)
+    given = [v for v in moving if v.name != source.inputs[0].name]  # type: ignore[union-attr]
+    short = {v.name: Value(f"{v.name}.trimmed", (v.shape[0], TRIMMED, *v.shape[2:]), v.dtype) for v in (*given, mask)}
+    cut = [Node(Trim(), (v, mask), (short[v.name],)) for v in (*given, mask)]
+    rest = [with_inputs(n, short) for n in items if n is not source]
+    typed = retyped(Region(region.name, region.inputs, (), ()), region.inputs, [source, *cut, *rest], {})
+    return replace(graph, root=_whole(region, typed, mask))
+
+
+def _read_once(region: Region, time: Size) -> bool:
+    """Whether every output has time on one axis at most."""
+    return all(v.shape.count(time) <= 1 for v in region.outputs)
+
+
+def _whole(region: Region, typed: Region, mask: Value) -> Region:
+    """Outputs as long as they were."""
+    made = {v.name: v for node in typed.items for v in node.outputs}
+    items, outputs = list(typed.items), []
+    for value in region.outputs:
+        short = made[value.name]
+        if TRIMMED in short.shape:
+            whole = replace(value, name=f"{value.name}.whole", hint=output_name(value))
+            items.append(Node(Untrim(short.shape.index(TRIMMED)), (short, mask), (whole,)))
+            outputs.append(whole)
+        else:
+            outputs.append(value)
+    return Region(region.name, region.inputs, tuple(items), tuple(outputs))
