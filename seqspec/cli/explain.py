@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import click
@@ -12,10 +13,12 @@ from seqspec.diagnostics import CODES, Code, did_you_mean, find_code
 @click.command()
 @click.argument("code", required=False, metavar="[CODE]")
 def command(code: str | None) -> None:
-    """Explain CODE, a number such as SEQ201 or a name such as unknown-field. Without one, list all codes."""
+    """Explain CODE, a number such as SEQ201 or a name such as unknown-field. SEQ2 lists a group; nothing lists all."""
     if code is None:
-        for number, entry in CODES.items():
-            click.echo(f"{number}  {entry.slug:<28}{entry.title}")
+        _list("")
+        return
+    if re.fullmatch(r"(?i)SEQ\d(xx)?", code):
+        _list(code[:4].upper())
         return
     found = find_code(code)
     if found is None:
@@ -24,6 +27,16 @@ def command(code: str | None) -> None:
         known = hint if hint and hint.startswith("did") else "`seqspec explain` lists them"
         raise click.UsageError(f"there is no code `{code}`; {known}")
     click.echo(_text(*found))
+
+
+def _list(beginning: str) -> None:
+    """A line a code."""
+    listed = {number: entry for number, entry in CODES.items() if number.startswith(beginning)}
+    if not listed:
+        raise click.UsageError(f"no codes begin with {beginning}; `seqspec explain` lists all")
+    width = max(len(entry.slug) for entry in CODES.values())
+    for number, entry in listed.items():
+        click.echo(f"{number}  {entry.slug:<{width}}  {entry.title}")
 
 
 def _text(number: str, entry: Code) -> str:

@@ -75,7 +75,8 @@ class Projected(Component):
         kv_heads = self.kv_heads or self.heads
         if self.heads % kv_heads:
             text = f"kv_heads ({kv_heads}) must divide heads ({self.heads})"
-            yield Finding("SEQ202", ("kv_heads",), text)
+            divisors = ", ".join(str(n) for n in range(1, self.heads + 1) if self.heads % n == 0)
+            yield Finding("SEQ202", ("kv_heads",), text, f"write one of {divisors}")
 
     def _projected(
         self, b: Builder, x: Value, memory: Value, hints: str = "qkv"
@@ -191,7 +192,7 @@ class SelfAttention(Heads):
             yield Finding("SEQ204", ("head_dim",), text)
         if self.kv_heads != self.heads:
             text = f"without projections there are as many key/value heads as heads ({self.heads})"
-            yield Finding("SEQ202", ("kv_heads",), text)
+            yield Finding("SEQ202", ("kv_heads",), text, "leave `kv_heads` out")
         if self.value_dim != self.head_dim:
             text = f"without projections, value_dim ({self.value_dim}) must be head_dim ({self.head_dim})"
             yield Finding("SEQ204", ("value_dim",), text)

@@ -341,6 +341,8 @@ class Stack(Inherited):
 
     def _check_widths(self, others: Mapping[str, Facts]) -> Findings:
         width, told = self.entry_width(), False
+        given = next((key for key in ("d_model", "size") if getattr(self.input, key, None)), None)
+        at: Path = ("input", given) if given else ("input",)
         if width is None:
             hint = "write `d_model` on the stack or its input"
             yield Finding("SEQ220", (), "the width of the stack is not known", hint)
@@ -348,12 +350,14 @@ class Stack(Inherited):
         for layer in self.flat():
             if layer.recurrent:
                 width = layer.recurrent.width(_attended(layer.recurrent, others))
+                at = (*layer.path, "hidden_size")
             elif layer.linear:
-                width = layer.linear.size
+                width, at = layer.linear.size, (*layer.path, "size")
             elif width != self.d_model and not told:
-                text = f"a block needs the stack's d_model ({self.d_model}), but {width} channels arrive"
-                hint = "write `d_model` on the stack" if self.d_model is None else "make the widths equal"
-                yield Finding("SEQ204", layer.path, text, hint)
+                known = "the stack has none" if self.d_model is None else f"d_model is {self.d_model}"
+                text = f"a block needs channels of the stack's d_model; {width} arrive, and {known}"
+                hint = f"write `d_model: {width}` on the stack" if self.d_model is None else "make the widths equal"
+                yield Finding("SEQ204", at, text, hint)
                 told = True
 
     def _check_reads(self, name: str, others: Mapping[str, Facts]) -> Findings:
@@ -383,7 +387,8 @@ class Stack(Inherited):
                     yield Finding("SEQ205", (*layer.path, *path), text, f"stacks that can be read: {known}")
 
     def _check_causal(self, name: str) -> Findings:
-        hint = "add `causal` to an `all` mask, or write `causal: false` on the stack"
+        example = "`mask: {all: [causal, {kind: window, size: 16}]}`"
+        hint = f"combine it with `causal`, as in {example}, or write `causal: false` on the stack"
         if isinstance(self.input, Audio | Image):
             text = f"`{self.input.kind}` is read at once, the future included, and the {name} is causal"
             yield Finding("SEQ222", ("input",), text, "write `causal: false` on the stack if that is meant")

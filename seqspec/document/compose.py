@@ -45,17 +45,20 @@ class Budget:
     aliases: int = MAX_ALIASES
 
 
-def compose(text: str, file: str, budget: Budget, report: Report, *, pure: bool = False) -> Node:
-    """The one document of the text. Raises `Stop` when it cannot be read to its end."""
-    return _Composer(text, file, budget, report, pure).document()
+def compose(
+    text: str, file: str, budget: Budget, report: Report, *, pure: bool = False, called: str = "the document"
+) -> Node:
+    """The one document of the text, which findings call so. Raises `Stop` when it cannot be read to its end."""
+    return _Composer(text, file, budget, report, pure, called).document()
 
 
 class _Composer:
-    def __init__(self, text: str, file: str, budget: Budget, report: Report, pure: bool) -> None:
+    def __init__(self, text: str, file: str, budget: Budget, report: Report, pure: bool, called: str) -> None:
         self.text = text
         self.file = file
         self.budget = budget
         self.report = report
+        self.called = called
         self.source = events(text, pure=pure)
         self.anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
         self.anchored_at: dict[str, Any] = {}  # the event that opened it
@@ -131,7 +134,7 @@ class _Composer:
     def null(self, event: Any) -> str:
         if not self.path and not event.value:
             self.empty()
-        part = self.path[-1] if self.path else "the document"
+        part = self.path[-1] if self.path else self.called
         name = quoted(part) if isinstance(part, str) else "this item"
         message = f"{name} is null" if event.value else f"{name} has no value"
         self.find("SEQ004", message, event, hint="write a value, or leave the key out")

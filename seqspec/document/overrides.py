@@ -79,7 +79,7 @@ def _parse(expression: str, line: int, budget: Budget, report: Report) -> Overri
     # Padding puts every mark of the value where the value stands in the pseudo file.
     padded = "\n" * line + " " * (len(key) + 1) + value
     try:
-        node = compose(padded, FILE, budget, report)
+        node = compose(padded, FILE, budget, report, called=key)
     except Stop:
         return None
     if isinstance(node.value, (dict, list)) and value.lstrip()[0] not in "[{":
@@ -116,7 +116,9 @@ def _set(node: Node, override: Override, depth: int) -> Node:
         node = bare_kind(node)
     if not isinstance(node.value, dict):
         message = f"{_name(override, depth)} is {_what(node)} and has no {quoted(part)}"
-        raise _Bad("SEQ042", message, at, None, node)
+        is_item = isinstance(node.value, list) and part.isdecimal()
+        hint = f"write `{override.parts[depth - 1][0]}[{part}]`" if is_item else None
+        raise _Bad("SEQ042", message, at, hint, node)
     under = node.value.get(part)
     if under is None:
         entry = Entry(at, _build(override, depth + 1, node))
@@ -131,11 +133,22 @@ def _set_item(node: Node, override: Override, depth: int, index: int, at: Node) 
         raise _Bad("SEQ042", f"{name} is {_what(node)} and has no items", at, None, node)
     count = len(node.value)
     if index >= count:
-        hint = f"items run from 0 to {count - 1}" if count else "the list is empty"
-        raise _Bad("SEQ041", f"{name} has {count} items and no item {index}", at, hint, node)
+        raise _Bad("SEQ041", f"{name} has {_items(count)} and no item {index}", at, _run(override, depth, count), node)
     items = list(node.value)
     items[index] = _set(items[index], override, depth + 1)
     return sequence(items, like=node)
+
+
+def _items(count: int) -> str:
+    return ("no items", "one item")[count] if count < 2 else f"{count} items"
+
+
+def _run(override: Override, depth: int, count: int) -> str:
+    """What items there are."""
+    name = override.parts[depth - 1][0]
+    if count < 2:
+        return f"it is `{name}[0]`" if count else "the list is empty"
+    return f"they run from `{name}[0]` to `{name}[{count - 1}]`"
 
 
 def _build(override: Override, depth: int, parent: Node) -> Node:

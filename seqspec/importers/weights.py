@@ -48,6 +48,9 @@ class Tensor:
         return Tensor(self.dtype, (stop - start, *self.shape[1:]), lambda: self.read()[start:stop])
 
 
+_NO_WEIGHTS = "weights are safetensors files, as `model.safetensors`"
+
+
 def read_folder(folder: Path) -> dict[str, Tensor]:
     """Every tensor of `model.safetensors`, or of the files that `model.safetensors.index.json` lists."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
@@ -68,7 +71,7 @@ def read_file(file: Path) -> dict[str, Tensor]:
             length = int.from_bytes(stream.read(8), "little")
             size = file.stat().st_size
             if not 2 <= length <= min(MAX_HEADER, size - 8):
-                raise ValueError(f"its header cannot be {length} bytes long")
+                raise CompileError("SEQ409", f"{file.name} is not a safetensors file", _NO_WEIGHTS, str(file))
             header = json.loads(stream.read(length))
         header.pop("__metadata__", None)
         start = 8 + length

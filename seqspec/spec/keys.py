@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from seqspec.components.base import Component
 from seqspec.diagnostics import Diagnostic, did_you_mean, quoted, suggest
 from seqspec.document import Document
-from seqspec.spec.fields import Kind, alternatives_at, choose, fields, keys_instead, kind_of, kinds, reachable
+from seqspec.spec.fields import Kind, alternatives_at, choose, fields, keys_instead, kind_of, kinds, leaves, reachable
 from seqspec.spec.wording import describe, expected
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ RESERVED = {
     "GRU": ("overrides", "share"),
     "RNN": ("overrides", "share"),
 }
+
+
+_STACKS = frozenset({"encoder", "decoder"})
+_WRITE_A_STACK = "write `encoder` or `decoder`: a stack, which holds an `input` and `layers`"
 
 
 def explain(root: type[Component], document: Document, owner: Path, faults: Sequence[Fault]) -> Iterator[Diagnostic]:
@@ -70,10 +74,12 @@ def _unknown(
     given = _value(document, owner)
     free = [name for name in known if not isinstance(given, dict) or name not in given]
     guess = meant or suggest(key, free)
+    stackless = owner == () and isinstance(given, dict) and not given.keys() & _STACKS
     if guess is None and (elsewhere := _elsewhere(root, key)):
         text = f"{quoted(key)} is no field of {_called(cls)}"
-        return document.diagnostic("SEQ113", text, path, key=True, hint=f"it is a field of {elsewhere}")
-    hint = f"did you mean `{guess}`?" if guess else _hint(root, key, known)
+        hint = _WRITE_A_STACK if stackless else f"it is a field of {elsewhere}"
+        return document.diagnostic("SEQ113", text, path, key=True, hint=hint)
+    hint = f"did you mean `{guess}`?" if guess else _WRITE_A_STACK if stackless else _hint(root, key, known)
     text = f"unknown field {quoted(key)}{of}"
     return document.diagnostic("SEQ101", text, path, key=True, hint=hint, replacement=guess)
 
@@ -108,7 +114,7 @@ def explain_kind(document: Document, fault: Fault) -> Diagnostic:
     value, known, others = fault.value, kinds(fault.alternatives), keys_instead(fault.alternatives)
     if isinstance(value, str):
         text = f"{fault.where} cannot be {quoted(value)}"
-        return document.diagnostic("SEQ103", text, fault.path, hint=did_you_mean(value, known, what="kinds"))
+        return document.diagnostic("SEQ103", text, fault.path, hint=_kind_hint(value, fault))
     if not isinstance(value, dict):
         text = f"{fault.where} must be {expected(fault.alternatives)}, not {describe(value)}"
         return document.diagnostic("SEQ104", text, fault.path)
@@ -117,9 +123,17 @@ def explain_kind(document: Document, fault: Fault) -> Diagnostic:
     kind, at = value["kind"], (*fault.path, "kind")
     if not isinstance(kind, str):
         return document.diagnostic("SEQ104", f"`kind` must be a word, not {describe(kind)}", at)
-    guess = suggest(kind, known)
-    hint = did_you_mean(kind, known, what="kinds")
+    guess, hint = suggest(kind, known), _kind_hint(kind, fault)
     return document.diagnostic("SEQ103", f"unknown kind {quoted(kind)}", at, hint=hint, replacement=guess)
+
+
+def _kind_hint(kind: str, fault: Fault) -> str | None:
+    """The kind that is meant: one that may stand here, or one that a key such as `block` takes a list of."""
+    for key, cls in keys_instead(fault.alternatives).items():
+        within = [leaf for part in leaves(fields(cls)[key].annotation) for leaf in leaves(get_args(part)[0])]
+        if kind in kinds(within):
+            return f"put it in `{key}`, a list: `{key}: [{{kind: {kind}, …}}]`"
+    return did_you_mean(kind, kinds(fault.alternatives), what="kinds")
 
 
 def _no_kind(document: Document, fault: Fault, known: Sequence[str], others: Sequence[str]) -> Diagnostic:

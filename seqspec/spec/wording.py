@@ -30,6 +30,15 @@ _BOUNDS = {
 }
 _BOOLEAN = {"yes": True, "on": True, "true": True, "y": True, "no": False, "off": False, "false": False, "n": False}
 _THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
+# what others call a word of the language, and what has to stand beside it
+_ELSEWHERE = {
+    "swish": ("silu", ""),
+    "gelu_new": ("gelu_tanh", ""),
+    "gelu_pytorch_tanh": ("gelu_tanh", ""),
+    "swiglu": ("silu", " with `gated: true`"),
+    "geglu": ("gelu", " with `gated: true`"),
+    "reglu": ("relu", " with `gated: true`"),
+}
 _DIGITS = re.compile(r"([-+]?[0-9][0-9_, ]*)([kKmMbB]?)")
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
@@ -49,7 +58,7 @@ def say(fault: Fault) -> Said:
         if not isinstance(value, str):
             text = f"{where} must be one of {_listed(known)}, not {describe(value)}"
             return Said("SEQ104", text, _boolean_word(value, known))
-        return Said("SEQ105", f"{where} cannot be {quoted(value)}", did_you_mean(value, known, what="choices"))
+        return Said("SEQ105", f"{where} cannot be {quoted(value)}", _choice(value, known))
     if fault.type == "string_pattern_mismatch":
         return _bad_name(fault)
     if fault.type == "reserved_name":
@@ -108,6 +117,11 @@ def describe(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"the text {quoted(value)}" if isinstance(value, str) else quoted(value)
+
+
+def _choice(value: str, known: Sequence[str]) -> str | None:
+    word, beside = _ELSEWHERE.get(value.casefold(), ("", ""))
+    return f"write `{word}`{beside}" if word in known else did_you_mean(value, known, what="choices")
 
 
 def boolean(text: str) -> bool | None:

@@ -17,7 +17,8 @@ FAMILIES = {"bert": bert.read, "gpt2": gpt2.read, "llama": llama.read}
 def import_directory(directory: Path) -> Imported:
     """The stacks and head of the model in a directory; a CompileError for what cannot be expressed exactly."""
     if not directory.is_dir():
-        raise CompileError("SEQ413", "there is no such folder", file=str(directory))
+        text = f"there is no folder `{directory}` on this machine, and nothing is downloaded"
+        raise CompileError("SEQ413", text, "give the folder that a model was downloaded to")
     folder = transformer_folder(directory)
     config = read_config(folder)
     family = config.data.get("model_type")
