@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from seqspec.passes.forms import Target
     from seqspec.passes.options import Logits, Quantize
-    from seqspec.runtime.compare import Verification
+    from seqspec.runtime.compare import Told, Verification
 
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
 Weights = Mapping[str, Any] | str | os.PathLike[str]
@@ -66,7 +66,10 @@ def to_source(spec: Spec) -> str:
 
 
 def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn.Module:
-    """The emitted file's model, with the given weights or those that `seed` draws."""
+    """The emitted file's model, with the given weights or those that `seed` draws.
+
+    In training mode, as every module that was just made: `.eval()` switches dropout off.
+    """
     graph = build(spec)
     with extra("torch"):
         from seqspec.backends.memory import refuse_if_too_large_at_once
@@ -86,17 +89,25 @@ def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
 
 
 def write_torch(
-    spec: Spec, path: str | os.PathLike[str], *, weights: Weights | None = None, seed: int = 0, verify: bool = True
+    spec: Spec,
+    path: str | os.PathLike[str],
+    *,
+    weights: Weights | None = None,
+    seed: int = 0,
+    verify: bool = True,
+    told: Told | None = None,
 ) -> Path:
-    """A folder with `model.py`, `model.safetensors` and `spec.yaml`; none unless it agrees with the NumPy reference."""
+    """A folder with `model.py`, `model.safetensors` and `spec.yaml`; none unless it agrees with the NumPy reference.
+
+    `told` is handed the verification.
+    """
     model = _model(spec)
     graph = build_graph(model)
     with extra("torch"):
         from seqspec.runtime.torch_folder import require, write_folder
 
-        write_folder(
-            graph, Path(path), _weights(weights), seed=seed, spec=resolved(model), check=require if verify else None
-        )
+        check = partial(require, told=told) if verify else None
+        write_folder(graph, Path(path), _weights(weights), seed=seed, spec=resolved(model), check=check)
     return Path(path)
 
 
@@ -111,11 +122,13 @@ def to_onnx(
     quantize: Quantize | None = None,
     seed: int = 0,
     verify: bool = True,
+    told: Told | None = None,
 ) -> Path:
     """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none.
 
     `logits="last"` keeps those of each row's last real token alone, which is all that generation reads. `quantize`
-    stores the weights of linear maps in 8 or 4 bits; the manifest says under `error` what that costs.
+    stores the weights of linear maps in 8 or 4 bits; the manifest says under `error` what that costs. `told` is
+    handed the verification.
     """
     if target not in TARGETS:
         raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
@@ -143,7 +156,7 @@ def to_onnx(
             seed=seed,
             spec=resolved(model),
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},
-            check=partial(require, weights=known) if verify else None,
+            check=partial(require, weights=known, told=told) if verify else None,
         )
     return Path(path)
 

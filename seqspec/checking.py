@@ -98,9 +98,7 @@ def _place(document: Document, finding: Finding) -> Diagnostic:
     source = path if document.has(path) else _source(document, path)
     related = [] if source is path else [("the part that it does not fit", path)]
     on_key = finding.code in _ON_KEYS
-    return document.diagnostic(
-        finding.code, finding.message, source, key=on_key, hint=finding.hint, related=related
-    )
+    return document.diagnostic(finding.code, finding.message, source, key=on_key, hint=finding.hint, related=related)
 
 
 def _source(document: Document, path: Path) -> Path:

@@ -1,6 +1,6 @@
 """How words sound, by the compiled model.
 
-    python examples/g2p/say.py bahdanau gloompf --model out/g2p
+python examples/g2p/say.py bahdanau gloompf --model out/g2p
 """
 
 import argparse

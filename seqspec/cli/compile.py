@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seqspec.cli.interrupt import interruptible
 from seqspec.cli.spec import checked, overridable
+
+if TYPE_CHECKING:
+    from seqspec.runtime.compare import Verification
 
 PATH = click.Path(path_type=Path)
 _ONNX_ONLY = ("target", "dtype", "logits", "quantize")
@@ -37,12 +40,28 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
     with interruptible():
         model = checked(spec, overrides).model
         assert model is not None
+        results: list[Verification] = []
         if kind == "python":
             api.write_source(model, output)
         elif kind == "torch":
-            api.write_torch(model, output, verify=verify, **given)
+            api.write_torch(model, output, verify=verify, told=results.append, **given)
         else:
-            api.to_onnx(model, output, verify=verify, **given)
+            api.to_onnx(model, output, verify=verify, told=results.append, **given)
+        click.echo(_success(output, results, kind))
+
+
+def _success(output: Path, results: list[Verification], kind: str) -> str:
+    """What was written, and how well it agrees."""
+    if kind == "python":
+        return f"wrote {output}"
+    files = f"wrote {output}: {', '.join(sorted(file.name for file in output.iterdir()))}"
+    if not results:
+        return f"{files}; not verified"
+    (result,) = results
+    worst = max((difference.relative for difference in result.differences), default=None)
+    agrees = "" if worst is None else f"; agrees with {result.judge} to {worst:.0e}"
+    agrees = agrees.replace("e-0", "e-").replace("torch in", "PyTorch in")
+    return f"{files}{agrees}{f'; {result.note}' if result.note else ''}"
 
 
 def _refuse_unused(kind: str, given: dict[str, Any]) -> None:

@@ -47,4 +47,4 @@ def command(
     arrays.write(output, made)
     shown = ", ".join(f"{name} {list(array.shape)}" for name, array in result.items())
     more = f", and the state in {len(result.state)} arrays" if result.state else ""
-    click.echo(f"wrote {output}: {shown}{more}", err=True)
+    click.echo(f"wrote {output}: {shown}{more}")

@@ -250,7 +250,7 @@ class _Writer:
             values["positions"] = self.positions
         shared, made = self.relations.shared(list(self.stack.attentions()), x, self.positions)
         values |= made
-        crossed = {s.from_ for layer in self.stack.distinct() for s in layer.block if isinstance(s, CrossAttention)}
+        crossed = {s.from_ for layer in self.stack.distinct() for s in layer.parts if isinstance(s, CrossAttention)}
         for name in sorted(crossed):
             memory = memories[name]
             values["memory"] = memory.x
@@ -265,7 +265,8 @@ class _Writer:
         assert placement is not None
         own = context if layer.name == "block" else context._replace(prefix=context.prefix + camel(layer.name))
         name = camel(layer.name) if self.plan.alone or layer.name != "block" else camel(self.plan.name) + "Block"
-        return build_block(self.b, name, layer.block, x, own, norm, placement, self.stack.rates.residual)
+        scale, dropout = float(self.stack.residual_scale or 1), self.stack.rates.residual
+        return build_block(self.b, name, layer.block, x, own, norm, placement, dropout, scale)
 
 
 def _origin(stack: str, layer: Layer) -> str:

@@ -7,7 +7,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Context, Count, Finding, Findings, Name, Positive, Rate, Word, width_of
+from seqspec.components.base import (
+    Component,
+    Context,
+    Count,
+    Finding,
+    Findings,
+    Name,
+    Positive,
+    Rate,
+    Residual,
+    Word,
+    width_of,
+)
 from seqspec.components.masks import Mask
 from seqspec.components.norms import Norm
 from seqspec.components.positions import Alibi, Learned, NoPosition, Position, RelativeBias, Sinusoidal
@@ -52,6 +64,10 @@ class Projected(Component):
     """Channels of a value in a head, head_dim by default; the output map leads from heads · value_dim to d_model."""
     bias: bool | Biases | None = None
     """Whether the projections have a bias, for all four or one by one; the stack's by default."""
+    init_scale: Positive | None = None
+    """What the values' and the output's maps start multiplied with; the stack's by default."""
+    residual: Residual = "add"
+    """`none`: the output goes on alone, without what came in."""
 
     def maps(self, name: str, width: int | None, bias: bool) -> dict[str, Any]:
         """These fields with their defaults."""
@@ -78,16 +94,15 @@ class Projected(Component):
             divisors = ", ".join(str(n) for n in range(1, self.heads + 1) if self.heads % n == 0)
             yield Finding("SEQ202", ("kv_heads",), text, f"write one of {divisors}")
 
-    def _projected(
-        self, b: Builder, x: Value, memory: Value, hints: str = "qkv"
-    ) -> tuple[Value, Value, Value]:
+    def _projected(self, b: Builder, x: Value, memory: Value, hints: str = "qkv") -> tuple[Value, Value, Value]:
         """q[B, H, T, d] of x[B, T, D]; k[B, G, S, d], v[B, G, S, e] of memory[B, S, M]."""
         bias, groups = self.bias, int(self.kv_heads or 0)
         assert isinstance(bias, Biases)
         width, wide = int(self.head_dim or 0), int(self.value_dim or 0)
 
         def project(of: Value, heads: int, channels: int, letter: str, biased: bool | None) -> Value:
-            y = b.add(Linear(width_of(of), heads * channels, bool(biased)), of, name=f"{letter}_proj")
+            gain = float(self.init_scale or 1) if letter == "v" else 1.0
+            y = b.add(Linear(width_of(of), heads * channels, bool(biased), gain), of, name=f"{letter}_proj")
             return b.add(SplitHeads(heads, channels), y, hint=letter if letter in hints else "")
 
         return (
@@ -100,7 +115,8 @@ class Projected(Component):
         """y[B, H, T, e] -> [B, T, D], through the output map."""
         assert isinstance(self.bias, Biases)
         merged = b.add(MergeHeads(), y)
-        return b.add(Linear(width_of(merged), width, bool(self.bias.output)), merged, name="o_proj")
+        out = Linear(width_of(merged), width, bool(self.bias.output), float(self.init_scale or 1))
+        return b.add(out, merged, name="o_proj")
 
 
 class Heads(Projected):

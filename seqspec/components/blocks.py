@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seqspec.components.attention import CrossAttention, SelfAttention
-from seqspec.components.base import ByKind, Component, Context, Count, Finding, Findings, Inlet, Word
+from seqspec.components.attention import CrossAttention, Made, SelfAttention
+from seqspec.components.base import (
+    ByKind,
+    Component,
+    Context,
+    Count,
+    Finding,
+    Findings,
+    Inlet,
+    Name,
+    Residual,
+    Word,
+    camel,
+)
 from seqspec.components.efficient import LinearAttention, LowRankAttention
 from seqspec.components.feedforward import FeedForward
 from seqspec.components.linear import LinearLayer
@@ -18,10 +30,46 @@ from seqspec.components.recurrent import GRU, LSTM, RNN
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Region, Value
 from seqspec.ops.dropout import Dropout
-from seqspec.ops.elementwise import Add
+from seqspec.ops.elementwise import Add, Scale
+
+Single = Annotated[
+    SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward,
+    ByKind,
+]
+
+
+class Parallel(Component):
+    """Σ f_i(x) of sublayers that read one input, behind one norm and under one residual: GPT-J, PaLM."""
+
+    kind: Literal["parallel"]
+    name: Name | None = None
+    """Names its norm and what stands before its parameters' names; its kind by default."""
+    block: list[Single] = Field(min_length=2)
+    """The sublayers whose outputs are added."""
+    residual: Residual = "add"
+    """`none`: the sum goes on alone, without what came in."""
+
+    def check(self, width: int) -> Findings:
+        for n, sublayer in enumerate(self.block):
+            yield from (f.under("block", n) for f in sublayer.check(width))
+            if sublayer.residual == "none":
+                yield Finding("SEQ232", ("block", n, "residual"), "the residual is that of the `parallel` around it")
+
+    def build(self, g: Builder, x: Value, context: Context) -> tuple[Value, ...]:
+        b = g.child(context.prefix + camel(str(self.name)))
+        inner, here = b.like(x, "x"), context.within(b)
+        total, weights = None, []
+        for sublayer in self.block:
+            y, *seen = _made(sublayer.build(b, inner, here))
+            weights += seen
+            total = y if total is None else b.add(Add(), total, y)
+        assert total is not None
+        hint = " ".join(["y", *(f"weights_{n}" for n in range(len(weights)))])
+        return g.call_many(b.done(total, *weights), str(self.name), x, *context.arguments(), hint=hint)
+
 
 Sublayer = Annotated[
-    SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward,
+    SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward | Parallel,
     ByKind,
 ]
 Placement = Literal["pre", "post", "sandwich"]
@@ -55,17 +103,36 @@ def name_of(sublayer: Sublayer) -> str:
     return sublayer.name or sublayer.kind
 
 
+def opened(block: Sequence[Sublayer]) -> Iterator[tuple[tuple[str | int, ...], Single]]:
+    """Every sublayer at its path, those of a `parallel` in its place."""
+    for n, sublayer in enumerate(block):
+        if isinstance(sublayer, Parallel):
+            yield from (((n, "block", m), inner) for m, inner in enumerate(sublayer.block))
+        else:
+            yield (n,), sublayer
+
+
+def _made(made: Made | tuple[Value, ...]) -> tuple[Value, ...]:
+    """What a sublayer gives, and any attention weights behind it."""
+    return made if isinstance(made, tuple) else (made,)
+
+
 def check_names(sublayers: Sequence[Sublayer]) -> Findings:
     """Names must be given where a kind repeats, and be different, the norms' derived names included."""
-    kinds = Counter(s.kind for s in sublayers if name_of(s) == s.kind)
-    taken: set[str] = set()
+    every: list[tuple[tuple[str | int, ...], Sublayer]] = []
     for n, sublayer in enumerate(sublayers):
+        every.append(((n,), sublayer))
+        if isinstance(sublayer, Parallel):
+            every += [((n, "block", m), inner) for m, inner in enumerate(sublayer.block)]
+    kinds = Counter(s.kind for _, s in every if name_of(s) == s.kind)
+    taken: set[str] = set()
+    for n, (path, sublayer) in enumerate(every):
         name = name_of(sublayer)
         if name in taken and name == sublayer.kind and kinds[name] > 1:
             text = f"the block has {kinds[name]} sublayers of kind `{name}`, so this one needs a `name`"
-            yield Finding("SEQ206", (n,), text, f"write `name: {name}_{n + 1}`, or a better one")
+            yield Finding("SEQ206", path, text, f"write `name: {name}_{n + 1}`, or a better one")
         elif taken & {name, f"{name}_norm", f"post_{name}_norm"}:
-            yield Finding("SEQ223", (n, "name"), f"the name `{name}` is taken, by a sublayer or by one's norm")
+            yield Finding("SEQ223", (*path, "name"), f"the name `{name}` is taken, by a sublayer or by one's norm")
         taken |= {name, f"{name}_norm", f"post_{name}_norm"}
 
 
@@ -78,8 +145,12 @@ def build_block(
     norm: LayerNorm | RMSNorm,
     placement: Placement,
     dropout: float,
+    scale: float,
 ) -> Region:
-    """x[B, T, D], context -> [B, T, D]. pre: x + f(norm(x)); post: norm(x + f(x)); sandwich: x + norm(f(norm(x)))."""
+    """x[B, T, D], context -> [B, T, D]. pre: x + f(norm(x)); post: norm(x + f(x)); sandwich: x + norm(f(norm(x))).
+
+    The x that is added is multiplied with `scale`; without a residual it is left out.
+    """
     b = g.child(name)
     x = Inlet(b).take(x, "x")
     here, width = context.within(b), int(str(x.shape[-1]))
@@ -88,17 +159,16 @@ def build_block(
         own, y = name_of(sublayer), x
         if placement != "post":
             y = b.add(norm.op(width), y, name=f"{own}_norm")
-        made = sublayer.build(b, y, here)
-        if isinstance(made, tuple):
-            y, seen = made
-            weights.append(seen)
-        else:
-            y = made
+        y, *seen = _made(sublayer.build(b, y, here))
+        weights += seen
         if placement == "sandwich":
             y = b.add(norm.op(width), y, name=f"post_{own}_norm")
         if dropout:
             y = b.add(Dropout(dropout), y)
-        x = b.add(Add(), x, y, hint="" if placement == "post" else "x")
+        if sublayer.residual == "add":
+            kept = x if scale == 1 else b.add(Scale(scale), x)
+            y = b.add(Add(), kept, y, hint="" if placement == "post" else "x")
+        x = y
         if placement == "post":
             x = b.add(norm.op(width), x, name=f"{own}_norm", hint="x")
     return b.done(x, *weights)

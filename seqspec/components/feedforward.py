@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Component, Context, Count, Findings, Name, Rate, width_of
+from seqspec.components.base import Component, Context, Count, Findings, Name, Positive, Rate, Residual, width_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Multiply, Unary
 from seqspec.ops.linear import Linear
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "sigmoid"]
 
 
 class FeedForward(Component):
@@ -23,13 +23,20 @@ class FeedForward(Component):
     d_ff: Count
     """The inner width."""
     activation: Activation = "gelu"
-    """`gelu` is the exact one (erf); `gelu_tanh` GPT-2's approximation; `silu` with `gated` is SwiGLU."""
+    """`gelu` is the exact one (erf); `gelu_tanh` GPT-2's approximation; `relu2` is max(x, 0)², as in Primer.
+
+    With `gated`, `silu` is SwiGLU, `gelu` GEGLU, `relu` ReGLU, `sigmoid` the first GLU, and `none` the bilinear form.
+    """
     gated: bool = False
     """Whether a second projection multiplies the activated one."""
     bias: bool | None = None
     """Whether its linears have a bias; the stack's by default."""
     dropout: Rate | None = None
     """Dropout on the inner activations; the stack's `dropout.inner` by default."""
+    init_scale: Positive | None = None
+    """What its maps start multiplied with; the stack's by default."""
+    residual: Residual = "add"
+    """`none`: the output goes on alone, without what came in."""
 
     def resolved(self, name: str, bias: bool, inner_dropout: float) -> FeedForward:
         return self.model_copy(
@@ -46,13 +53,17 @@ class FeedForward(Component):
     def build(self, g: Builder, x: Value, context: Context) -> Value:
         b = g.child("FeedForward")
         inner, width, bias = b.like(x, "x"), width_of(x), bool(self.bias)
-        up = b.add(Linear(width, self.d_ff, bias), inner, name="up_proj")
+        gain = float(self.init_scale or 1)
+        up = b.add(Linear(width, self.d_ff, bias, gain), inner, name="up_proj")
         if self.gated:
-            gate = b.add(Linear(width, self.d_ff, bias), inner, name="gate_proj")
-            up = b.add(Multiply(), b.add(Unary(self.activation), gate), up)
+            gate = b.add(Linear(width, self.d_ff, bias, gain), inner, name="gate_proj")
+            up = b.add(Multiply(), self._activated(b, gate), up)
         else:
-            up = b.add(Unary(self.activation), up)
+            up = self._activated(b, up)
         if self.dropout:
             up = b.add(Dropout(self.dropout), up)
-        region = b.done(b.add(Linear(self.d_ff, width, bias), up, name="down_proj"))
+        region = b.done(b.add(Linear(self.d_ff, width, bias, gain), up, name="down_proj"))
         return g.call(region, str(self.name), x)
+
+    def _activated(self, b: Builder, x: Value) -> Value:
+        return x if self.activation == "none" else b.add(Unary(self.activation), x)

@@ -10,7 +10,7 @@ from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear
 
-Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
+Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
 
 class LinearLayer(Component):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from seqspec.components.base import ByKind, Component, Positive
 from seqspec.ops.base import Op
 from seqspec.ops.norm import LayerNorm as LayerNormOp
+from seqspec.ops.norm import OffsetRMSNorm
 from seqspec.ops.norm import RMSNorm as RMSNormOp
 
 
@@ -24,14 +25,16 @@ class LayerNorm(Component):
 
 
 class RMSNorm(Component):
-    """x / sqrt(mean(x²) + eps) · weight, over the last axis."""
+    """x / sqrt(mean(x²) + eps) · (offset + weight), over the last axis."""
 
     kind: Literal["rmsnorm"]
     eps: Positive = 1e-6
     """Added to the mean square. LLaMA 2 and 3 use 1e-5."""
+    offset: float = 0.0
+    """Added to the weight, in float32, which starts at 1 − offset. Gemma's is 1."""
 
     def op(self, width: int) -> Op:
-        return RMSNormOp(width, self.eps)
+        return OffsetRMSNorm(width, self.eps, self.offset) if self.offset else RMSNormOp(width, self.eps)
 
 
 Norm = Annotated[LayerNorm | RMSNorm, ByKind]

@@ -210,9 +210,7 @@ class Recurrent(Component):
         last = list(zip(outputs[: len(self.widths)], carried, strict=False)) if finals else []
         return Outputs(y, tuple(b.add(Unsqueeze(1), v, hint=n) for v, n in last), more[0] if more else None)
 
-    def _step(
-        self, b: Builder, state: Mapping[str, Value], x: Value, real: Value, looked: Looked
-    ) -> tuple[Value, ...]:
+    def _step(self, b: Builder, state: Mapping[str, Value], x: Value, real: Value, looked: Looked) -> tuple[Value, ...]:
         """The next state, what is put out, and the weights where they are wanted.
 
         A state stands still at padding. The h before the step asks, and then the cell moves; or the other way round.

@@ -9,8 +9,19 @@ from pydantic import Field
 
 from seqspec.components.attention import CrossAttention, Heads, SelfAttention
 from seqspec.components.audio import Audio
-from seqspec.components.base import Component, Count, Finding, Findings, Rate, Word
-from seqspec.components.blocks import Block, Entry, Pattern, Placement, Sublayer, check_names, name_of
+from seqspec.components.base import Component, Count, Finding, Findings, Positive, Rate, Word
+from seqspec.components.blocks import (
+    Block,
+    Entry,
+    Parallel,
+    Pattern,
+    Placement,
+    Single,
+    Sublayer,
+    check_names,
+    name_of,
+    opened,
+)
 from seqspec.components.bridge import Place, Source
 from seqspec.components.efficient import LinearAttention, LowRankAttention
 from seqspec.components.image import Image
@@ -51,6 +62,10 @@ class Inherited(Component):
     """`pre`: x + f(norm(x)), the default; `post`: norm(x + f(x)), the original; `sandwich`: both sides of f."""
     final_norm: bool | Norm | None = None
     """A norm behind the last layer: true for pre and sandwich, false for post, or a norm."""
+    residual_scale: Positive | None = None
+    """What x is multiplied with in x + f(x), 1 by default: the alpha of DeepNorm, with `norm_placement: post`."""
+    init_scale: Positive | None = None
+    """What values, attention outputs and feed-forwards start multiplied with, 1 by default: the beta of DeepNorm."""
     bias: bool | None = None
     """Whether linear maps have a bias; true by default, as in PyTorch."""
     dropout: Rate | DropoutRates | None = None
@@ -74,9 +89,14 @@ class Layer(NamedTuple):
     def bare(cls, path: Path, entry: Recurrent | LinearLayer) -> Layer:
         return cls(path, linear=entry) if isinstance(entry, LinearLayer) else cls(path, entry)
 
+    @property
+    def parts(self) -> list[Single]:
+        """Its sublayers, those that run in parallel one by one."""
+        return [sublayer for _, sublayer in opened(self.block)]
+
     def weights(self, index: int) -> list[str]:
         """What the attention weights that it puts out are called: its flat index, and names where there are several."""
-        names = [name_of(s) for s in self.block if isinstance(s, Heads) and s.return_weights]
+        names = [name_of(s) for s in self.parts if isinstance(s, Heads) and s.return_weights]
         return [str(index)] if len(names) == 1 else [f"{index}.{name}" for name in names]
 
 
@@ -122,6 +142,8 @@ class Stack(Inherited):
             "position": merged["position"] or NoPosition.plain(),
             "norm": norm if blocks else self.norm,
             "norm_placement": placement if blocks else self.norm_placement,
+            "residual_scale": (merged["residual_scale"] or 1.0) if blocks else self.residual_scale,
+            "init_scale": (merged["init_scale"] or 1.0) if blocks else self.init_scale,
             "final_norm": (norm or LayerNorm.plain()) if final is True else final,
             "bias": True if merged["bias"] is None else merged["bias"],
             "dropout": _rates(merged["dropout"]),
@@ -156,6 +178,11 @@ class Stack(Inherited):
         filled: list[Sublayer] = []
         for sublayer in block:
             name = name_of(sublayer)
+            if isinstance(sublayer, Parallel):
+                update = {"name": name, "block": self._fill(list(sublayer.block))}
+                filled.append(sublayer.model_copy(update=update))
+                continue
+            sublayer = sublayer.model_copy(update={"init_scale": sublayer.init_scale or self.init_scale})
             if isinstance(sublayer, SelfAttention):
                 own = sublayer.resolved(name, self.d_model, bias, rates.attention, self.mask, self.position)
                 filled.append(own)
@@ -213,24 +240,24 @@ class Stack(Inherited):
 
     def attentions(self) -> Iterator[SelfAttention]:
         for layer in self.distinct():
-            yield from (s for s in layer.block if isinstance(s, SelfAttention))
+            yield from (s for s in layer.parts if isinstance(s, SelfAttention))
 
     def low_ranks(self) -> Iterator[LowRankAttention]:
         for layer in self.distinct():
-            yield from (s for s in layer.block if isinstance(s, LowRankAttention))
+            yield from (s for s in layer.parts if isinstance(s, LowRankAttention))
 
     def reads(self) -> set[str]:
         """The stacks that its layers read."""
         found: set[str] = set()
         for layer in self.distinct():
-            found |= {s.from_ for s in layer.block if isinstance(s, CrossAttention)}
+            found |= {s.from_ for s in layer.parts if isinstance(s, CrossAttention)}
             if layer.recurrent:
                 found |= {part.from_ for part in (layer.recurrent.bridge, layer.recurrent.attend) if part}
         return found
 
     def attends_to(self, name: str) -> bool:
         """Whether a layer attends to another stack."""
-        crossing = [s for layer in self.distinct() for s in layer.block if isinstance(s, CrossAttention)]
+        crossing = [s for layer in self.distinct() for s in layer.parts if isinstance(s, CrossAttention)]
         attending = [layer.recurrent.attend for layer in self.distinct() if layer.recurrent and layer.recurrent.attend]
         return name in {part.from_ for part in crossing} | {part.from_ for part in attending}
 
@@ -261,7 +288,7 @@ class Stack(Inherited):
             if layer.recurrent:
                 width = layer.recurrent.width(_attended(layer.recurrent, others))
                 entries.append(layer.recurrent.layers)
-        mixing = [s for layer in self.distinct() for s in layer.block if isinstance(s, MIXING)]
+        mixing = [s for layer in self.distinct() for s in layer.parts if isinstance(s, MIXING)]
         looks = [bool(s.causal) for s in mixing] + [e.directions == 1 for e in entries]
         looks.append(not isinstance(self.input, Audio | Image))
         return Facts(width or 0, Source(tuple(entries), width or 0), all(looks), last)
@@ -304,9 +331,9 @@ class Stack(Inherited):
         if not self._has_blocks:
             if self.norm is not None and not self.final_norm:
                 yield Finding("SEQ232", ("norm",), "`norm` belongs to blocks, and the stack has none")
-            if self.norm_placement is not None:
-                text = "`norm_placement` belongs to blocks, and the stack has none"
-                yield Finding("SEQ232", ("norm_placement",), text)
+            for key in ("norm_placement", "residual_scale", "init_scale"):
+                if getattr(self, key) is not None:
+                    yield Finding("SEQ232", (key,), f"`{key}` belongs to blocks, and the stack has none")
         if self.mask is not None and not list(self.attentions()) and not isinstance(self.mask, Causal | NoMask):
             yield Finding("SEQ232", ("mask",), "`mask` belongs to self-attention, and the stack has none")
         acting = isinstance(self.position, Rope | Alibi | RelativeBias)
@@ -371,9 +398,9 @@ class Stack(Inherited):
                 yield from (f.under(*layer.path) for f in found)
         for layer in self.distinct():
             parts: list[tuple[Path, str]] = []
-            for n, sublayer in enumerate(layer.block):
+            for path, sublayer in opened(layer.block):
                 if isinstance(sublayer, CrossAttention):
-                    parts.append(((n, "from"), sublayer.from_))
+                    parts.append(((*path, "from"), sublayer.from_))
             if layer.recurrent and layer.recurrent.bridge:
                 parts.append((("initial_state", "from"), layer.recurrent.bridge.from_))
             if layer.recurrent and layer.recurrent.attend:
@@ -393,13 +420,13 @@ class Stack(Inherited):
             text = f"`{self.input.kind}` is read at once, the future included, and the {name} is causal"
             yield Finding("SEQ222", ("input",), text, "write `causal: false` on the stack if that is meant")
         for layer in self.distinct():
-            for n, sublayer in enumerate(layer.block):
+            for path, sublayer in opened(layer.block):
                 if isinstance(sublayer, SelfAttention) and not sublayer.causal:
                     text = f"this mask lets a position of the {name} see the future"
-                    yield Finding("SEQ207", (*layer.path, n, "mask"), text, hint)
+                    yield Finding("SEQ207", (*layer.path, *path, "mask"), text, hint)
                 elif isinstance(sublayer, LinearAttention | LowRankAttention) and not sublayer.causal:
                     text = f"this `{sublayer.kind}` lets a position of the {name} see the future"
-                    yield Finding("SEQ207", (*layer.path, n), text, "write `causal: false` on the stack")
+                    yield Finding("SEQ207", (*layer.path, *path), text, "write `causal: false` on the stack")
             if layer.recurrent and layer.recurrent.bidirectional:
                 yield Finding(
                     "SEQ222",

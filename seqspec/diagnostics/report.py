@@ -61,6 +61,15 @@ class Report:
         """How many findings are counted but not shown."""
         return max(0, len(self) - MAX_SHOWN)
 
+    def __repr__(self) -> str:
+        errors = len(self._errors)
+        return f"<Report: {errors} errors, {len(self) - errors} other findings>" if len(self) else "<Report: clean>"
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing found is an error."""
+        return not self.has_errors
+
     @property
     def has_errors(self) -> bool:
         return bool(self._errors)

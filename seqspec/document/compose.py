@@ -78,9 +78,7 @@ class _Composer:
         self.next()  # the end of the document
         behind = self.next()
         if not isinstance(behind, StreamEndEvent):
-            self.stop(
-                "SEQ010", "a second document starts here", behind, hint="one file is one spec"
-            )
+            self.stop("SEQ010", "a second document starts here", behind, hint="one file is one spec")
         return root
 
     def next(self) -> Any:

@@ -102,9 +102,7 @@ class Layers:
             raise files.Refused("SEQ035", f"more than {MAX_FILES} files extend each other")
 
     def refuse(self, at: Node, refused: files.Refused) -> NoReturn:
-        self.fail(
-            Diagnostic(refused.code, refused.message, *at.place, path="extends", hint=refused.hint)
-        )
+        self.fail(Diagnostic(refused.code, refused.message, *at.place, path="extends", hint=refused.hint))
 
     def fail(self, diagnostic: Diagnostic) -> NoReturn:
         self.report.add(diagnostic)

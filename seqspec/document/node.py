@@ -54,9 +54,7 @@ class Node:
     @property
     def place(self) -> Place:
         start, end = self.start, self.end
-        return Place(
-            self.file, Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        )
+        return Place(self.file, Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1))
 
     def child(self, part: str | int) -> Entry | Node | None:
         """What lies at a key or index, or None."""

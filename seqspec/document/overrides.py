@@ -166,9 +166,7 @@ def _build(override: Override, depth: int, parent: Node) -> Node:
 
 
 def _name(override: Override, depth: int) -> str:
-    text = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part, _ in override.parts[:depth]
-    )
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part, _ in override.parts[:depth])
     return f"`{escape(text.lstrip('.'))}`" if text else "the spec"
 
 

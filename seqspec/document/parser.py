@@ -99,9 +99,7 @@ def syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnosti
             if needle in problem:
                 message, hint = explained, advice
                 break
-    return Diagnostic(
-        code, message, file, _span(mark), hint=hint, related=_opened(error, mark, file)
-    )
+    return Diagnostic(code, message, file, _span(mark), hint=hint, related=_opened(error, mark, file))
 
 
 class _Stopped(NamedTuple):

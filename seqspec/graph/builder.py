@@ -31,9 +31,7 @@ class Builder:
         """A builder for a new region, equal regions of both being stored once."""
         return Builder(name, self, origin or self.origin)
 
-    def input(
-        self, name: str, shape: Shape, dtype: DType = "float", *, optional: bool = False
-    ) -> Value:
+    def input(self, name: str, shape: Shape, dtype: DType = "float", *, optional: bool = False) -> Value:
         value = Value(name, shape, dtype, name, optional)
         self.inputs.append(value)
         return value
@@ -47,18 +45,14 @@ class Builder:
         (output,) = self.add_many(op, *inputs, name=name, hint=hint)
         return output
 
-    def add_many(
-        self, op: Op, *inputs: Value | None, name: str = "", hint: str = ""
-    ) -> tuple[Value, ...]:
+    def add_many(self, op: Op, *inputs: Value | None, name: str = "", hint: str = "") -> tuple[Value, ...]:
         """All outputs of `op`."""
         try:
             types = op.infer(*inputs)
         except ShapeError as error:
             raise ShapeError(str(error), error.origin or self.origin) from None
         hints = _hints(hint, len(types))
-        outputs = tuple(
-            self._value(t.shape, t.dtype, h, t.optional) for t, h in zip(types, hints, strict=True)
-        )
+        outputs = tuple(self._value(t.shape, t.dtype, h, t.optional) for t, h in zip(types, hints, strict=True))
         self.items.append(Node(op, inputs, outputs, name, self.origin))
         return outputs
 
@@ -67,15 +61,12 @@ class Builder:
         (output,) = self.call_many(region, scope, *inputs, hint=hint)
         return output
 
-    def call_many(
-        self, region: Region, scope: str, *inputs: Value | None, hint: str = ""
-    ) -> tuple[Value, ...]:
+    def call_many(self, region: Region, scope: str, *inputs: Value | None, hint: str = "") -> tuple[Value, ...]:
         """All outputs of a call. The inputs must have the region's types."""
         _check_arguments(region, inputs, self.origin)
         hints = _hints(hint, len(region.outputs))
         outputs = tuple(
-            self._value(o.shape, o.dtype, h, o.optional)
-            for o, h in zip(region.outputs, hints, strict=True)
+            self._value(o.shape, o.dtype, h, o.optional) for o, h in zip(region.outputs, hints, strict=True)
         )
         self.items.append(Call(region, scope, inputs, outputs, self.origin))
         return outputs
@@ -110,9 +101,6 @@ def _check_arguments(region: Region, inputs: Sequence[Value | None], origin: str
                 raise ShapeError(f"{region.name} needs {want.name}", origin)
         elif (got.shape, got.dtype) != (want.shape, want.dtype):
             raise ShapeError(
-                f"{region.name} takes {want.name} {want.dtype}{show(want.shape)}, "
-                f"not {got.dtype}{show(got.shape)}",
+                f"{region.name} takes {want.name} {want.dtype}{show(want.shape)}, not {got.dtype}{show(got.shape)}",
                 origin,
             )
-
-

@@ -17,6 +17,7 @@ from seqspec.graph.types import DType
 if TYPE_CHECKING:
     from seqspec.ops.base import Op
 
+
 @dataclass(frozen=True)
 class Init:
     """How a parameter starts, as data: `zeros`, `ones`, `constant(c)`, `uniform(bound)`, `normal(std)`,

@@ -1,9 +1,9 @@
 """The laws of the graph, a table of them for each stage. Tests check them between passes; a breach is a bug of ours.
 
-    built       as the builder leaves it
-    flat        after `inline`: no calls
-    inference   for ONNX: no dropout either, and nothing optional
-    part        the encoder or decoder of such a graph, where a tie may name what the other part owns
+built       as the builder leaves it
+flat        after `inline`: no calls
+inference   for ONNX: no dropout either, and nothing optional
+part        the encoder or decoder of such a graph, where a tie may name what the other part owns
 """
 
 from __future__ import annotations

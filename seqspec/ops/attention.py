@@ -186,9 +186,7 @@ class Attention(Op):
             visible[b, 0, i, j] = real[b, j] and inside
         return visible
 
-    def torch(
-        self, t: TorchWriter, q: Expr, k: Expr, v: Expr, mask: Expr | None, bias: Expr | None = None
-    ) -> Expr:
+    def torch(self, t: TorchWriter, q: Expr, k: Expr, v: Expr, mask: Expr | None, bias: Expr | None = None) -> Expr:
         dropout = f"{self.dropout!r} if self.training else 0.0" if self.dropout else None
         explicit = self.softcap is not None or self.weights
         if not explicit and bias is None and self.band is not None:

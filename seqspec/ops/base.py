@@ -85,17 +85,13 @@ class OnnxWriter(Protocol):
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]: ...
 
-    def many(
-        self, op_type: str, count: int, *inputs: Any, domain: str = "", **attributes: Any
-    ) -> list[Any]:
+    def many(self, op_type: str, count: int, *inputs: Any, domain: str = "", **attributes: Any) -> list[Any]:
         """A node with `count` outputs."""
 
     def param(self, leaf: str) -> Any:
         """The op's own parameter, as it is."""
 
-    def derived(
-        self, tag: str, shape: Shape, make: Callable[..., Array], *leaves: str, dtype: str = "float"
-    ) -> Any:
+    def derived(self, tag: str, shape: Shape, make: Callable[..., Array], *leaves: str, dtype: str = "float") -> Any:
         """A weight made from others when it is written: `make(np, *arrays)`. Equal tag and leaves are one tensor.
 
         Without leaves it is a table that the whole file shares, under the name `tag`.
@@ -191,9 +187,7 @@ class Op(Data, ABC):
         """Forward FLOPs for Values whose shapes are plain integers: 2 a multiply-add, comparisons and copies none."""
 
     @abstractmethod
-    def reference(
-        self, np: Any, weights: Weights, *inputs: Any, **_: Any
-    ) -> tuple[Array, ...]:
+    def reference(self, np: Any, weights: Weights, *inputs: Any, **_: Any) -> tuple[Array, ...]:
         """The outputs, in NumPy, at whatever precision the arrays have."""
 
     def declare(self) -> str | None:

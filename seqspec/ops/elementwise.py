@@ -9,13 +9,14 @@ from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Value
 from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
+Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
 # an exponential or its like counts as one
-_FLOPS: dict[Activation, int] = {"relu": 0, "gelu": 5, "gelu_tanh": 9, "silu": 4, "tanh": 1, "sigmoid": 3}
+_FLOPS: dict[Activation, int] = {"relu": 0, "relu2": 1, "gelu": 5, "gelu_tanh": 9, "silu": 4, "tanh": 1, "sigmoid": 3}
 
 _TORCH: dict[Activation, str] = {
     "relu": "F.relu({})",
+    "relu2": "F.relu({}).square()",
     "gelu": "F.gelu({})",
     "gelu_tanh": 'F.gelu({}, approximate="tanh")',
     "silu": "F.silu({})",
@@ -26,7 +27,10 @@ _TORCH: dict[Activation, str] = {
 
 @primitive
 class Unary(Op):
-    """x -> kind(x). `gelu` is x·Φ(x), by erf; `gelu_tanh` approximates it by a tanh (GPT-2); `silu` is x·σ(x)."""
+    """x -> kind(x). `relu2` is max(x, 0)².
+
+    `gelu` is x·Φ(x), by erf; `gelu_tanh` approximates it by a tanh (GPT-2); `silu` is x·σ(x).
+    """
 
     kind: Activation
 
@@ -40,6 +44,8 @@ class Unary(Op):
         match self.kind:
             case "relu":
                 return (np.maximum(x, 0),)
+            case "relu2":
+                return (np.where(x > 0, x, 0) ** 2,)
             case "gelu":
                 return (x * (1 + np.vectorize(erf, otypes=[float])(x / sqrt(2))) / 2,)
             case "gelu_tanh":
@@ -58,6 +64,9 @@ class Unary(Op):
         match self.kind:
             case "relu":
                 return (o.Relu(x),)
+            case "relu2":
+                positive = o.Relu(x)
+                return (o.Mul(positive, positive),)
             case "gelu":
                 return (o.Gelu(x, approximate="none"),)
             case "gelu_tanh":

@@ -71,9 +71,7 @@ class GroupQueryAttention(FusedOp):
         query, _, _, past_key, past_value, last, total, *rotary = inputs
         heads, groups, width = self._sizes
         q, k, v = o.many("Split", 3, query, o.ints(heads * width, groups * width, groups * width), axis=-1)
-        (q,), (k,), (v,) = (
-            SplitHeads(count, width).onnx(o, x) for count, x in ((heads, q), (groups, k), (groups, v))
-        )
+        (q,), (k,), (v,) = (SplitHeads(count, width).onnx(o, x) for count, x in ((heads, q), (groups, k), (groups, v)))
         columns = o.Range(o.scalar(0, "int64"), o.cast(total, "int64"), o.scalar(1, "int64"))
         if rotary:
             places = o.Slice(columns, o.Sub(o.size(columns, 0), o.size(query, 1)), o.size(columns, 0))

@@ -22,11 +22,12 @@ from seqspec.ops.base import (
 
 @primitive
 class Linear(Op):
-    """x[..., I] -> x Wᵀ + b [..., O]; weight[O, I] as torch stores it, both uniform in ±1/√I at the start."""
+    """x[..., I] -> x Wᵀ + b [..., O]; weight[O, I] as torch stores it, both uniform in ±gain/√I at the start."""
 
     inputs: int
     outputs: int
     bias: bool = True
+    gain: float = 1.0
 
     def infer(self, x: Value) -> tuple[Type, ...]:
         if x.shape[-1] != self.inputs:
@@ -34,7 +35,7 @@ class Linear(Op):
         return (Type((*x.shape[:-1], self.outputs)),)
 
     def params(self) -> tuple[Param, ...]:
-        init = Init("uniform", (1 / sqrt(self.inputs),))
+        init = Init("uniform", (self.gain / sqrt(self.inputs),))
         weight = Param("weight", (self.outputs, self.inputs), init=init)
         return (weight, Param("bias", (self.outputs,), init=init)) if self.bias else (weight,)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Init, Param, Value
-from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
+from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
 
 @primitive
@@ -80,6 +80,49 @@ class RMSNorm(Op):
 
     def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
         return (o.RMSNormalization(x, o.param("weight"), axis=-1, epsilon=self.eps, stash_type=1),)
+
+
+_OFFSET_RMS_NORM = Helper(
+    "offset_rms_norm",
+    '''
+def offset_rms_norm(x, weight, offset, eps):
+    """x / sqrt(mean(x²) + eps) · (offset + weight) over the last axis; in float32 at least, and rounded once."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return F.rms_norm(x.to(dtype), weight.shape, offset + weight.to(dtype), eps).to(x.dtype)
+''',
+)
+
+
+@primitive
+class OffsetRMSNorm(Op):
+    """x[..., D] -> x / √(mean(x²) + eps) · (offset + weight), added in float32; weight[D] starts at 1 − offset.
+
+    Gemma's has the offset 1: a weight that decays to 0 leaves the norm as it is.
+    """
+
+    width: int
+    eps: float = 1e-6
+    offset: float = 1.0
+
+    def infer(self, x: Value) -> tuple[Type, ...]:
+        return (_same(x, self.width),)
+
+    def params(self) -> tuple[Param, ...]:
+        start = 1.0 - self.offset
+        return (Param("weight", (self.width,), init=Init("constant", (start,)) if start else Init("zeros")),)
+
+    def flops(self, x: Value) -> Size:
+        return 4 * prod(x.shape)  # as RMSNorm: the offset is added once
+
+    def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
+        return (x / np.sqrt((x**2).mean(-1, keepdims=True) + self.eps) * (self.offset + weights["weight"]),)
+
+    def torch(self, t: TorchWriter, x: Expr) -> Expr:
+        return Expr(f"{t.use(_OFFSET_RMS_NORM)}({x}, {t.param('weight')}, {self.offset!r}, {self.eps!r})")
+
+    def onnx(self, o: OnnxWriter, x: Any) -> tuple[Any, ...]:
+        scale = o.Add(o.cast(o.param("weight"), "float32"), o.scalar(self.offset, "float32"))
+        return (o.RMSNormalization(x, o.cast(scale, "float"), axis=-1, epsilon=self.eps, stash_type=1),)
 
 
 def _same(x: Value, width: int) -> Type:

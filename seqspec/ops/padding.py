@@ -98,9 +98,7 @@ class Padding(Op):
         chunk = np.ones(x.shape[:2], bool) if chunk is None else chunk
         return (chunk if past is None else np.concatenate([past, chunk], 1),)
 
-    def torch(
-        self, t: TorchWriter, x: Expr, attention_mask: Expr | None, past: Expr | None = None
-    ) -> Expr:
+    def torch(self, t: TorchWriter, x: Expr, attention_mask: Expr | None, past: Expr | None = None) -> Expr:
         length = t.size(dim(PAST)) if self.looks_back else "0"
         own = "None"
         if self.pad_id is not None and self.keep_first:
@@ -112,9 +110,7 @@ class Padding(Op):
         arguments = f"{x}, {attention_mask}, {own}" + (f", {past}, {length}" if self.looks_back else "")
         return Expr(f"{t.use(_PADDING_MASK)}({arguments})")
 
-    def onnx(
-        self, o: OnnxWriter, x: Any, attention_mask: Any, past: Any | None = None
-    ) -> tuple[Any, ...]:
+    def onnx(self, o: OnnxWriter, x: Any, attention_mask: Any, past: Any | None = None) -> tuple[Any, ...]:
         return (o.cast(attention_mask, "bool"),)  # always given in full there
 
     def _own(self, np: Any, x: Array, past: Array | None) -> Array | None:

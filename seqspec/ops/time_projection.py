@@ -48,9 +48,7 @@ class TimeProjection(Op):
         batch, heads, time, width = x.shape
         return 2 * batch * heads * time * self.length * width
 
-    def reference(
-        self, np: Any, weights: Weights, x: Array, positions: Array, mask: Array | None
-    ) -> tuple[Array, ...]:
+    def reference(self, np: Any, weights: Weights, x: Array, positions: Array, mask: Array | None) -> tuple[Array, ...]:
         if positions.size and not (positions.min() >= 0 and positions.max() < self.max_length):
             raise IndexError(f"positions {positions.min()} to {positions.max()}, but max_length is {self.max_length}")
         y = np.zeros((*x.shape[:2], self.length, x.shape[3]), x.dtype)

@@ -1,4 +1,4 @@
-"""Padding that all rows of a batch have in common, cut off and put back."""
+"""Padding that all rows of a batch have in common, cut off."""
 
 from __future__ import annotations
 
@@ -18,19 +18,6 @@ def real_span(mask):
     real = mask.any(0).nonzero()
     return (int(real[0]), int(real[-1]) + 1) if len(real) else (0, mask.size(1))
 ''',
-)
-
-_UNTRIMMED = Helper(
-    "untrimmed",
-    '''
-def untrimmed(y, mask, axis):
-    """y as long as the mask[B, T] on this axis, with zeros where it was trimmed."""
-    start, end = real_span(mask)
-    whole = y.new_zeros([*y.shape[:axis], mask.size(1), *y.shape[axis + 1 :]])
-    whole.narrow(axis, start, end - start).copy_(y)
-    return whole
-''',
-    (_REAL_SPAN,),
 )
 
 
@@ -59,35 +46,6 @@ class Trim(Op):
     def onnx(self, o: OnnxWriter, x: Any, mask: Any) -> tuple[Any, ...]:
         start, end = _real_span(o, mask)
         return (o.Slice(x, start, end, o.ints(1)),)
-
-
-@primitive
-class Untrim(Op):
-    """y[…, T', …], mask[B, T] -> y[…, T, …], zeros where it was trimmed; T' is on `axis`."""
-
-    axis: int
-
-    def infer(self, y: Value, mask: Value) -> tuple[Type, ...]:
-        if y.shape[self.axis] != TRIMMED:
-            raise ShapeError(f"{show(y.shape)} is not trimmed on axis {self.axis}")
-        return (Type((*y.shape[: self.axis], mask.shape[1], *y.shape[self.axis + 1 :]), y.dtype),)
-
-    def flops(self, y: Value, mask: Value) -> Size:
-        return 0
-
-    def reference(self, np: Any, weights: Weights, y: Array, mask: Array) -> tuple[Array, ...]:
-        start, end = _span(np, mask)
-        around = [(0, 0)] * y.ndim
-        around[self.axis] = (start, mask.shape[1] - end)
-        return (np.pad(y, around),)
-
-    def torch(self, t: TorchWriter, y: Expr, mask: Expr) -> Expr:
-        return Expr(f"{t.use(_UNTRIMMED)}({y}, {mask}, {self.axis})")
-
-    def onnx(self, o: OnnxWriter, y: Any, mask: Any) -> tuple[Any, ...]:
-        start, end = _real_span(o, mask)
-        pads = o.Concat(start, o.Sub(o.size(mask, 1), end), axis=0)
-        return (o.Pad(y, pads, None, o.ints(self.axis)),)
 
 
 def _span(np: Any, mask: Array) -> tuple[int, int]:

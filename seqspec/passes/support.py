@@ -1,6 +1,6 @@
 """The support matrix: which kernels are used for which targets, written off the table of forms.
 
-    python -m seqspec.passes.support > docs/support.md
+python -m seqspec.passes.support > docs/support.md
 """
 
 from __future__ import annotations

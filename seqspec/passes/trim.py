@@ -1,16 +1,15 @@
 """What all rows of a batch have as padding is not computed: an encoder works from the first real position to the last.
 
-That is for callers who pad to a fixed length. Outputs are as long as the inputs, with zeros where nothing was computed.
-Positions and distances count real tokens, so that no number changes.
+That is for callers who pad to a fixed length, and for models whose outputs show no positions. Positions and distances
+count real tokens, so that no number changes.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from seqspec.graph.dims import Size
+from seqspec.graph.dims import PAST, Size, names
 from seqspec.graph.ir import Graph, Node, Region, Value
-from seqspec.graph.signature import output_name
 from seqspec.ops.attention import Attention
 from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
 from seqspec.ops.embedding import Embedding, Lookup
@@ -24,7 +23,7 @@ from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositio
 from seqspec.ops.rope import Rope, RopeTables
 from seqspec.ops.shape import MergeHeads, SplitHeads
 from seqspec.ops.to_bool import ToBool
-from seqspec.ops.trim import TRIMMED, Trim, Untrim
+from seqspec.ops.trim import TRIMMED, Trim
 from seqspec.passes.rewrite import nodes, retyped, with_inputs
 
 _UNMOVED = (
@@ -42,33 +41,19 @@ def trim(graph: Graph) -> Graph:
     if mask is None or region.states or not all(isinstance(n.op, _UNMOVED) for n in items):
         return graph
     time = mask.shape[1]
+    if PAST in names(time):
+        return graph
     moving = [v for v in region.inputs if time in v.shape]
-    if any(v.shape[:2] != mask.shape or time in v.shape[2:] for v in moving) or not _read_once(region, time):
+    if any(v.shape[:2] != mask.shape or time in v.shape[2:] for v in moving) or _shown(region, time):
         return graph
     (source,) = (n for n in items if n.outputs[0] is mask)
     given = [v for v in moving if v.name != source.inputs[0].name]  # type: ignore[union-attr]
     short = {v.name: Value(f"{v.name}.trimmed", (v.shape[0], TRIMMED, *v.shape[2:]), v.dtype) for v in (*given, mask)}
     cut = [Node(Trim(), (v, mask), (short[v.name],)) for v in (*given, mask)]
     rest = [with_inputs(n, short) for n in items if n is not source]
-    typed = retyped(Region(region.name, region.inputs, (), ()), region.inputs, [source, *cut, *rest], {})
-    return replace(graph, root=_whole(region, typed, mask))
+    return replace(graph, root=retyped(region, region.inputs, [source, *cut, *rest], {}))
 
 
-def _read_once(region: Region, time: Size) -> bool:
-    """Whether every output has time on one axis at most."""
-    return all(v.shape.count(time) <= 1 for v in region.outputs)
-
-
-def _whole(region: Region, typed: Region, mask: Value) -> Region:
-    """Outputs as long as they were."""
-    made = {v.name: v for node in typed.items for v in node.outputs}
-    items, outputs = list(typed.items), []
-    for value in region.outputs:
-        short = made[value.name]
-        if TRIMMED in short.shape:
-            whole = replace(value, name=f"{value.name}.whole", hint=output_name(value))
-            items.append(Node(Untrim(short.shape.index(TRIMMED)), (short, mask), (whole,)))
-            outputs.append(whole)
-        else:
-            outputs.append(value)
-    return Region(region.name, region.inputs, tuple(items), tuple(outputs))
+def _shown(region: Region, time: Size) -> bool:
+    """Whether an output shows positions, padded ones too: those are what every other form computes there."""
+    return any(time in v.shape for v in region.outputs)

@@ -28,6 +28,4 @@ def report(
     `time` is 128 by default, or as much as a learned table of positions has room for.
     """
     model = spec if isinstance(spec, Model) else load(spec)
-    return summarise(
-        build(model), model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype
-    )
+    return summarise(build(model), model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names
 from seqspec.graph.ir import Call, Graph, Node, Region, Value, join
+from seqspec.ops.pool import Pool
 from seqspec.reports.count import Cost, Count
 from seqspec.reports.tables import refuse_past_tables, tables
 
@@ -106,12 +107,15 @@ def _parts(count: Count, region: Region, env: dict[Value, bool], scope: str) -> 
             continue
         cost = count.flops_of(item, env)
         parameters, _ = count.params(item)
-        if parameters or cost.total:
+        pools = isinstance(item, Node) and isinstance(item.op, Pool)
+        if parameters or cost.total or pools:
             yield _part(name or "head", item, parameters, cost), id(item.region) if isinstance(item, Call) else 0
 
 
 def _part(name: str, item: Node | Call, parameters: int, cost: Cost) -> Part:
     what = item.region.name if isinstance(item, Call) else type(item.op).__name__
+    if isinstance(item, Node) and isinstance(item.op, Pool):
+        what += f" ({item.op.kind})"
     return Part(name, what, 1, parameters, cost.total, once=bool(cost.once and not cost.every))
 
 

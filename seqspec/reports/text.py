@@ -30,15 +30,22 @@ def _totals(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _table(summary: Summary) -> Iterator[str]:
-    rows = [("part", "", "what", "parameters", "FLOPs")]
+    """What a part has and does in all its layers, so that columns add up, and before it what one layer does."""
+    split = summary.flops_first != summary.flops
+    rows: list[tuple[str, ...]] = [("part", "what", "parameters", "FLOPs", "")]
     for part in summary.parts:
-        times = f"× {part.count}" if part.count > 1 else ""
-        flops = f"{part.flops:,}" + (" (first call)" if part.once and summary.flops_first != summary.flops else "")
-        rows.append((part.name, times, part.what, f"{part.parameters:,}", flops))
-    widths = [max(len(row[k]) for row in rows) for k in range(5)]
-    for name, times, what, parameters, flops in rows:
-        left = f"  {name:<{widths[0]}}  {times:<{widths[1]}}  {what:<{widths[2]}}"
-        yield f"{left}  {parameters:>{widths[3]}}  {flops:>{widths[4]}}".rstrip()
+        parameters, flops = _in_all(part.parameters, part.count), _in_all(part.flops, part.count)
+        rows.append((part.name, part.what, parameters, flops, "first call only" if part.once and split else ""))
+    last = "first call" if split else ""
+    rows.append(("in all", "", f"{summary.parameters:,}", f"{summary.flops_first:,}", last))
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    for name, what, parameters, flops, note in rows:
+        left = f"  {name:<{widths[0]}}  {what:<{widths[1]}}"
+        yield f"{left}  {parameters:>{widths[2]}}  {flops:>{widths[3]}}  {note}".rstrip()
+
+
+def _in_all(number: int, count: int) -> str:
+    return f"{number:,} × {count} = {number * count:,}" if count > 1 and number else f"{number:,}"
 
 
 def _about(number: int, unit: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,10 @@ class Verification:
         raise CompileError("SEQ406", text, REPORT)
 
 
+Told = Callable[[Verification], None]
+"""Who is told how far a result is from its judge, once it has passed."""
+
+
 def judgement(judge: Runner, cases: Cases) -> list[Answer]:
     """What the judge says of each sequence alone."""
     return [judge.run(cases.batch(way).calls[0], None) for way in cases.alone()]
@@ -90,10 +94,12 @@ def compare(
     return found
 
 
-def rounding(rounded: Runner, alone: Sequence[Answer], signature: Signature, cases: Cases) -> dict[str, float]:
+def rounding(
+    rounded: Runner, alone: Sequence[Answer], signature: Signature, cases: Cases, ways: Iterable[Handed]
+) -> dict[str, float]:
     """What the precision of `rounded` alone costs each output and state, where it computes what the judge does."""
     found: dict[str, float] = {}
-    for difference in compare(rounded, alone, signature, cases, cases.alone()):
+    for difference in compare(rounded, alone, signature, cases, ways):
         found[difference.name] = max(found.get(difference.name, 0.0), difference.relative)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
@@ -18,6 +19,9 @@ EXTRAS = {
     "torch": ("torch", "numpy", "safetensors"),
     "onnx": ("onnx", "onnx-ir", "numpy", "safetensors", "onnxruntime"),
 }
+_CPU = "CPUExecutionProvider"
+_LIBRARY = re.compile(r"lib[\w+-]+\.so[.\d]*|[\w+-]+\.dll")
+_SHORT = 80
 _NO_RUNTIME = ("onnxruntime-extensions", "onnxruntime-genai", "onnxruntime-tools")
 _AGAIN = "pip uninstall {names}, then pip install 'seqspec-compiler[onnx]'"
 # y = x + x, opset 23, IR 10: onnx.helper's bytes, since onnx itself may not be there
@@ -130,13 +134,25 @@ def _provider(ort: Any, name: str) -> Finding:
     problem = _try(ort, name)
     if problem is None:
         return Finding(name, "works")
+    if name == _CPU:
+        return Finding(name, f"built in, but does not work here: {problem}", False)
     # a wheel is built for machines of many kinds: only the CPU has to work
-    return Finding(name, f"built in, but does not work here: {problem}", name != "CPUExecutionProvider")
+    return Finding(name, f"does not work here ({_plain(problem)}); that is fine where only the CPU is used")
+
+
+def _plain(problem: str) -> str:
+    """What onnxruntime says of a library, in few words."""
+    library = _LIBRARY.search(problem)
+    if library:
+        return f"the library {library[0]} is missing"
+    if "TensorRT" in problem:
+        return "TensorRT is not installed"
+    return problem if len(problem) <= _SHORT else f"{problem[:_SHORT]}…"
 
 
 def _try(ort: Any, name: str) -> str | None:
     missing = "a driver or a library is missing"
-    if name not in ("CPUExecutionProvider", "AzureExecutionProvider"):
+    if name not in (_CPU, "AzureExecutionProvider"):
         said = io.StringIO()
         with suppress(Exception), redirect_stdout(said):
             importlib.import_module("torch")

@@ -13,6 +13,7 @@ from seqspec.diagnostics import CompileError, RuntimeFault
 Provider = str | tuple[str, dict[str, Any]]
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _OF_TARGET = {"cuda": CUDA}
+_FATAL = 4
 _SHORT = {"cpu": CPU, "cuda": CUDA}
 _BUILT_FOR_CUDA = (CUDA, "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _DOCTOR = "`seqspec doctor` shows which providers work here"
@@ -56,7 +57,9 @@ def open_session(file: Path, providers: Sequence[Provider]) -> Any:
             raise RuntimeFault("SEQ501", text, _DOCTOR)
     missing = preload(ort) if any(name in _BUILT_FOR_CUDA for name in asked) else ""
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    # fatal alone: what it would write to the terminal is in what it raises, or found out below
+    options.log_severity_level = _FATAL
+    ort.set_default_logger_severity(_FATAL)
     try:
         session = ort.InferenceSession(str(file), options, providers=list(providers), enable_fallback=0)
     except Exception as error:  # onnxruntime has a dozen classes of its own, and no common base

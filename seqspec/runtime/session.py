@@ -35,9 +35,7 @@ class Session:
     not there is an error.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | None = None) -> None:
         manifest = read(Path(path))
         if manifest.backend != "onnx":
             text = f"{path} is a PyTorch folder, and onnxruntime runs ONNX; only `verify` takes both"
@@ -95,14 +93,48 @@ class Session:
         outputs = self._run(self._last, feeds)
         return Result({p.name: outputs[p.name] for p in self.outputs}, self._next(call, past, outputs))
 
-    def generate(self, ids: Any, **options: Any) -> Array:
-        """New ids after `ids`; see `seqspec.runtime.generate.generate`."""
+    def generate(
+        self,
+        ids: Any,
+        *,
+        max_new_tokens: int,
+        eos_id: int | None = None,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        attention_mask: npt.ArrayLike | None = None,
+        decoder_start_id: int | None = None,
+    ) -> Array:
+        """ids[B, T] -> new ids [B, N], N at most `max_new_tokens`; ids[T] -> [N].
+
+        ids               rows of integers, also of different lengths; an encoder's inputs by name
+        max_new_tokens    how many ids at most
+        eos_id            the id that ends a row; it is kept, and fills the row up while others go on
+        temperature       0 takes the likeliest id; above 0, ids are drawn
+        top_k             draw from the k likeliest ids
+        top_p             draw from the likeliest ids that sum to p
+        seed              of the draws, for each row a stream of its own
+        attention_mask    [B, T], 0 where a padded array of ids is padding
+        decoder_start_id  what a decoder behind an encoder begins with; `ids` are then the encoder's
+        """
         from seqspec.runtime.generate import generate
 
-        return generate(self, ids, **options)
+        return generate(
+            self,
+            ids,
+            max_new_tokens=max_new_tokens,
+            eos_id=eos_id,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            attention_mask=attention_mask,
+            decoder_start_id=decoder_start_id,
+        )
 
     def stream(self, ids: Any, **options: Any) -> Iterator[Array]:
-        """The same, one position of the whole batch at a time."""
+        """The same with the options of `generate`, one position [B] of the whole batch at a time."""
         from seqspec.runtime.generate import stream
 
         return stream(self, ids, **options)

@@ -27,7 +27,8 @@ class Stepper(Protocol):
     may be, where that is known.
     """
 
-    max_length: int | None
+    @property
+    def max_length(self) -> int | None: ...
 
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]: ...
 

@@ -23,7 +23,7 @@ from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
 from seqspec.runtime.cases import Cases
-from seqspec.runtime.compare import Verification, compare, judgement
+from seqspec.runtime.compare import Told, Verification, compare, judgement
 from seqspec.runtime.facts import facts
 from seqspec.runtime.judges import ReferenceRunner, TorchRunner
 from seqspec.runtime.manifest import read
@@ -81,9 +81,12 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
     return Verification(judge.name, {d.name: TOLERANCE for d in found}, tuple(found))
 
 
-def require(path: Path) -> None:
+def require(path: Path, told: Told | None = None) -> None:
     """Raises unless `verify` passes."""
-    verify(path).require()
+    result = verify(path)
+    result.require()
+    if told is not None:
+        told(result)
 
 
 def _module(folder: Path, graph: Graph, weights: Mapping[str, Any]) -> Any:

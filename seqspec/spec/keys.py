@@ -77,8 +77,8 @@ def _unknown(
     stackless = owner == () and isinstance(given, dict) and not given.keys() & _STACKS
     if guess is None and (elsewhere := _elsewhere(root, key)):
         text = f"{quoted(key)} is no field of {_called(cls)}"
-        hint = _WRITE_A_STACK if stackless else f"it is a field of {elsewhere}"
-        return document.diagnostic("SEQ113", text, path, key=True, hint=hint)
+        where = _WRITE_A_STACK if stackless else f"it is a field of {elsewhere}"
+        return document.diagnostic("SEQ113", text, path, key=True, hint=where)
     hint = f"did you mean `{guess}`?" if guess else _WRITE_A_STACK if stackless else _hint(root, key, known)
     text = f"unknown field {quoted(key)}{of}"
     return document.diagnostic("SEQ101", text, path, key=True, hint=hint, replacement=guess)
@@ -155,5 +155,3 @@ def _value(document: Document, path: Path) -> object:
         if isinstance(value, dict | list):
             value = value[part]  # type: ignore[index]
     return value
-
-

@@ -103,6 +103,7 @@ GROUPS = (
         efficient.LowRankAttention: "{kind: low_rank_attention, heads: 8, projected_length: 64, max_length: 1024}",
         attention.Biases: "{kind: attention, heads: 8, bias: {key: false}}",
         feedforward.FeedForward: "{kind: ffn, d_ff: 256}",
+        blocks.Parallel: "{kind: parallel, block: [{kind: attention, heads: 4}, {kind: ffn, d_ff: 256}]}",
     }),
     Group("Layers", "layer", {
         blocks.Block: "layers: [{block: [{kind: ffn, d_ff: 256}]}]",

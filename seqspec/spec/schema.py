@@ -182,5 +182,3 @@ def _constraints(metadata: Iterable[Any]) -> Json:
         if (shortest := getattr(item, "min_length", None)) is not None:
             found["minItems"] = shortest
     return found
-
-

@@ -245,4 +245,3 @@ def test_26_the_end_of_a_learned_table(tmp_path: Path) -> None:
     negative = {"input_ids": np.zeros((1, 2), np.int64), "position_ids": np.array([[0, -1]])}
     with pytest.raises(IndexError, match="-1"):
         torch_step(both.model, negative)
-

@@ -24,21 +24,21 @@ def found(text: str) -> list[tuple[str, int, int, str, str]]:
 @pytest.mark.parametrize("kind", ["attention", "cross_attention", "linear_attention", "low_rank_attention", "ffn"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_sublayer_belongs_into_a_block(kind: str, bare: bool) -> None:
-    (code, *_, hint), = found(decoder(f"[{kind}]" if bare else f"[{{kind: {kind}}}]"))
+    ((code, *_, hint),) = found(decoder(f"[{kind}]" if bare else f"[{{kind: {kind}}}]"))
     assert code == "SEQ103"
     assert f"`block: [{{kind: {kind}, …}}]`" in hint
 
 
 @pytest.mark.parametrize("key", ["model", "layers", "network"])
 def test_a_spec_without_stacks(key: str) -> None:
-    (*_, hint), = found(f"{HEAD}{key}:\n  - {{kind: lstm, hidden_size: 4}}\n")
+    ((*_, hint),) = found(f"{HEAD}{key}:\n  - {{kind: lstm, hidden_size: 4}}\n")
     assert hint.startswith("write `encoder` or `decoder`")
 
 
 def test_widths_are_shown_where_they_are_written() -> None:
     block = "[{block: [{kind: ffn, d_ff: 8}]}]"
     features = f"{HEAD}decoder:\n  input: {{kind: features, size: 3}}\n  layers: {block}\n"
-    (code, line, column, message, hint), = found(features)
+    ((code, line, column, message, hint),) = found(features)
     assert (code, line, column) == ("SEQ204", 4, features.splitlines()[3].index("3") + 1)
     assert "None" not in message
     assert hint == "write `d_model: 3` on the stack"
@@ -46,7 +46,7 @@ def test_widths_are_shown_where_they_are_written() -> None:
 
 
 def test_masks_that_see_the_future_are_shown_a_sound_one() -> None:
-    (code, *_, hint), = found(decoder("[{block: [{kind: attention, heads: 2, mask: none}]}]"))
+    ((code, *_, hint),) = found(decoder("[{block: [{kind: attention, heads: 2, mask: none}]}]"))
     assert code == "SEQ207"
     example = "mask: {all: [causal, {kind: window, size: 16}]}"
     assert f"`{example}`" in hint
@@ -54,13 +54,13 @@ def test_masks_that_see_the_future_are_shown_a_sound_one() -> None:
 
 
 def test_key_value_heads_are_divisors() -> None:
-    (code, *_, hint), = found(decoder("[{block: [{kind: attention, heads: 6, kv_heads: 4}]}]"))
+    ((code, *_, hint),) = found(decoder("[{block: [{kind: attention, heads: 6, kv_heads: 4}]}]"))
     assert (code, hint) == ("SEQ202", "write one of 1, 2, 3, 6")
 
 
 @pytest.mark.parametrize(("word", "meant"), [("swish", "silu"), ("gelu_new", "gelu_tanh"), ("SwiGLU", "silu")])
 def test_words_of_others(word: str, meant: str) -> None:
-    (*_, hint), = found(decoder(f"[{{block: [{{kind: ffn, d_ff: 8, activation: {word}}}]}}]"))
+    ((*_, hint),) = found(decoder(f"[{{block: [{{kind: ffn, d_ff: 8, activation: {word}}}]}}]"))
     assert f"`{meant}`" in hint
 
 
@@ -87,3 +87,12 @@ def test_codes_are_listed_by_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert len({line.index(CODES[line[:6]].title) for line in lines}) == 1
     assert all(line[line.index(CODES[line[:6]].title) - 2 :].startswith("  ") for line in lines)
     assert run(["explain", "SEQ9"]) == 2
+
+
+def test_a_report_says_whether_all_is_well() -> None:
+    clean, wrong = seqspec.check(GPT2), seqspec.check("seqspec: 1\n")
+    assert clean.ok
+    assert not wrong.ok
+    assert repr(clean) == "<Report: clean>"
+    assert repr(wrong).startswith("<Report: ")
+    assert f"{len(wrong)} errors" in repr(wrong)

@@ -81,9 +81,7 @@ def surrounded(code: str, text: str) -> dict[str, Any]:
     return {**root, "decoder": {**decoder, **extra, **part}}
 
 
-def _around_kind(
-    code: str, part: dict[str, Any], root: dict[str, Any], decoder: dict[str, Any]
-) -> dict[str, Any]:
+def _around_kind(code: str, part: dict[str, Any], root: dict[str, Any], decoder: dict[str, Any]) -> dict[str, Any]:
     if part["kind"] in ("lstm", "gru", "rnn"):
         stack = {**ENCODER, "layers": [part]}
         if "attend" in part:

@@ -73,9 +73,7 @@ def test_good_examples_are_yaml(code: str) -> None:
     assert entry.bad != entry.good or not entry.bad
 
 
-@pytest.mark.parametrize(
-    "code", [f"SEQ{n:03}" for n in (*range(1, 5), *range(7, 12), *range(16, 22))]
-)
+@pytest.mark.parametrize("code", [f"SEQ{n:03}" for n in (*range(1, 5), *range(7, 12), *range(16, 22))])
 def test_bad_examples_give_their_code(code: str) -> None:
     from seqspec.document import load_text
 
@@ -110,9 +108,7 @@ def test_diagnostics_are_frozen_and_know_their_code() -> None:
 
 
 def test_format_path() -> None:
-    assert format_path(("decoder", "layers", 0, "block", 1, "heads")) == (
-        "decoder.layers[0].block[1].heads"
-    )
+    assert format_path(("decoder", "layers", 0, "block", 1, "heads")) == ("decoder.layers[0].block[1].heads")
     assert format_path(()) == ""
 
 
@@ -134,9 +130,7 @@ def test_errors_pickle_and_print() -> None:
         assert type(again) is kind
         assert isinstance(again, SeqspecError)
         assert again.diagnostics == plain.diagnostics
-        assert str(again) == (
-            "error[SEQ401]: torch is not installed\n  = help: pip install torch\n"
-        )
+        assert str(again) == ("error[SEQ401]: torch is not installed\n  = help: pip install torch\n")
 
 
 # The report
@@ -170,9 +164,7 @@ def test_warnings_alone_do_not_raise() -> None:
 # Suggestions
 
 
-@pytest.mark.parametrize(
-    "word", ["dropuot", "Dropout", "drop_out", "drop-out", "DROPOUT", "droput"]
-)
+@pytest.mark.parametrize("word", ["dropuot", "Dropout", "drop_out", "drop-out", "DROPOUT", "droput"])
 def test_suggest(word: str) -> None:
     known = ["d_model", "dropout", "heads", "kv_heads"]
     assert suggest(word, known) == "dropout"
@@ -281,13 +273,10 @@ def test_json() -> None:
 
 
 def test_places_in_two_files() -> None:
-    found = Diagnostic(
-        "SEQ204", "x", "a", Span(1, 4, 1, 5), related=(Related("y", "b", Span(12, 1, 12, 2)),)
-    )
+    found = Diagnostic("SEQ204", "x", "a", Span(1, 4, 1, 5), related=(Related("y", "b", Span(12, 1, 12, 2)),))
     shown = text.render(Report([found]), {"a": "a: 1\n", "b": "\n" * 11 + "b: 2\n"})
     assert shown == (
-        "error[SEQ204]: x\n  --> a:1:4\n   |\n 1 | a: 1\n   |    ^\n"
-        "  ::: b:12:1\n   |\n12 | b: 2\n   | - y\n"
+        "error[SEQ204]: x\n  --> a:1:4\n   |\n 1 | a: 1\n   |    ^\n  ::: b:12:1\n   |\n12 | b: 2\n   | - y\n"
     )
 
 
@@ -300,9 +289,7 @@ def test_places_in_two_files() -> None:
         ("\ta: x", 5, 6, " a: x", "    ^"),
     ],
 )
-def test_carets_follow_what_is_shown(
-    line: str, column: int, end: int, shown: str, carets: str
-) -> None:
+def test_carets_follow_what_is_shown(line: str, column: int, end: int, shown: str, carets: str) -> None:
     found = Diagnostic("SEQ199", "x", "f", Span(1, column, 1, end))
     rows = text.render(Report([found]), {"f": line}).splitlines()
     assert rows[3:5] == [f"1 | {shown}", f"  | {carets}"]
@@ -320,9 +307,7 @@ def test_place_behind_the_text() -> None:
         assert "f:" in text.render(Report([Diagnostic("SEQ199", "x", "f", span)]), {"f": "a: 1"})
 
 
-HOSTILE = "".join(
-    map(chr, [*range(32), *range(0x7F, 0xA0), 0x200B, 0x202E, 0x2066, 0xFEFF, 0xD800])
-)
+HOSTILE = "".join(map(chr, [*range(32), *range(0x7F, 0xA0), 0x200B, 0x202E, 0x2066, 0xFEFF, 0xD800]))
 
 
 @pytest.mark.parametrize("name", FORMATS)

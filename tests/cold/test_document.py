@@ -96,12 +96,8 @@ def test_nan_is_a_float() -> None:
 
 
 DEEP = "\n".join(" " * level + "a:" for level in range(70)) + " 1\n"
-LAUGHS = "a0: &a0 [x, x]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
-)
-MERGES = "a0: &a0 {x: 1}\n" + "".join(
-    f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}], k{i}: 1}}\n" for i in range(1, 60)
-)
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9))
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}], k{i}: 1}}\n" for i in range(1, 60))
 
 # One documented error each: (text, code, line, column).
 PITFALLS: list[tuple[str, str, int, int]] = [
@@ -383,9 +379,7 @@ def test_overrides(expression: str, path: Any, value: object) -> None:
 
 
 def test_override_places_show_the_expression() -> None:
-    document = load_text(
-        SPEC, overrides=["name=x", "decoder.layers[0].repeat=3", "a.b=[1,\n 2]", "c=5"]
-    )
+    document = load_text(SPEC, overrides=["name=x", "decoder.layers[0].repeat=3", "a.b=[1,\n 2]", "c=5"])
     file, span = document.span(("decoder", "layers", 0, "repeat"))
     assert (file, span.line, span.column, span.end_column) == ("--set", 2, 26, 27)
     assert document.sources["--set"].split("\n")[1][25:26] == "3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import prod
 from pathlib import Path
 
@@ -131,3 +132,21 @@ def test_a_table_of_positions_ends() -> None:
     assert seqspec.report(two, time=30, source_time=9).sizes["sequence_length"] == 30
     with pytest.raises(seqspec.RuntimeFault, match="--source-time"):
         seqspec.report(two, time=30)
+
+
+def test_the_columns_of_a_table_add_up() -> None:
+    for name in ("gpt2", "transformer-base", "minilm"):
+        summary = seqspec.report(example(name))
+        lines = render(summary).splitlines()
+        start = next(n for n, line in enumerate(lines) if line.split()[:1] == ["part"])
+        rows = [re.split(r"  +", line.strip().removesuffix("first call only").strip()) for line in lines[start + 1 :]]
+        *parts, total = ([int(cell.rpartition("=")[2].replace(",", "")) for cell in row if cell[0].isdigit()][:2]
+                         for row in rows)  # fmt: skip
+        assert [sum(column) for column in zip(*parts, strict=True)] == total
+        assert total == [summary.parameters, summary.flops_first]
+
+
+def test_a_pool_has_its_line() -> None:
+    classes = "head={kind: classifier, classes: 2, pool: first}"
+    text = render(seqspec.report(seqspec.load(HERE.parents[1] / "examples/lstm-sentiment.yaml", [classes])))
+    assert "Pool (first)" in text

@@ -13,8 +13,10 @@ bounds = st.none() | st.integers(0, 6)
 bands = st.builds(Band, bounds, bounds)
 masks = st.recursive(
     bands,
-    lambda inner: st.builds(AllOf, st.lists(inner, max_size=3).map(tuple))
-    | st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    lambda inner: (
+        st.builds(AllOf, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple))
+    ),
     max_leaves=6,
 )
 

@@ -18,7 +18,7 @@ from seqspec.graph.dims import BATCH, dim
 from seqspec.ops.base import Op
 from seqspec.ops.dropout import Dropout
 
-SPANS_NODES = {"FusedOp", "GroupQueryAttention", "MatMulNBits"}  # made by passes of regions of other ops, and tested with them
+SPANS_NODES = {"FusedOp", "GroupQueryAttention", "MatMulNBits"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 from hypothesis import strategies as st
 
+from seqspec.components.audio import Audio
+from seqspec.components.image import Image
 from seqspec.components.inputs import Tokens
 from seqspec.components.rope import Rope
-from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, names
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Shape, evaluate, names
 from seqspec.graph.signature import Port
+from seqspec.spec.model import Model
 
 from .parts import MAX_TIME
 from .strategy import Spec
@@ -38,7 +42,10 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """`inputs` by public name; `real` by the stack's prefix, True at real tokens."""
+    """`inputs` by public name; `real` by the stack's prefix, True at real tokens.
+
+    `strides` has the prefixes of stacks that read sound, and how many frames become one position.
+    """
 
     size: int
     sides: tuple[Side, ...]
@@ -46,6 +53,7 @@ class Batch:
     seed: int
     inputs: Mapping[str, Array]
     real: Mapping[str, Array]
+    strides: Mapping[str, int]
 
     def __repr__(self) -> str:
         sides = "; ".join(str(side) for side in self.sides)
@@ -55,6 +63,14 @@ class Batch:
     def last(self) -> Side:
         """The side of the stack that the head reads."""
         return self.sides[-1]
+
+    def seen(self, side: Side) -> Array:
+        """True at the positions that the stack puts out for real tokens; those of sound are in front."""
+        real = self.real[side.prefix]
+        if side.prefix not in self.strides:
+            return real
+        stride = self.strides[side.prefix]
+        return np.arange(-(-real.shape[1] // stride)) < -(-real.sum(1, keepdims=True) // stride)
 
     def with_inputs(self, **inputs: Array) -> Batch:
         return replace(self, inputs={**self.inputs, **inputs})
@@ -70,8 +86,8 @@ class Batch:
 
     def masked(self) -> Batch:
         """The same, its padding told by masks in the place of ids."""
-        masks = {f"{side.prefix}attention_mask": self.real[side.prefix].astype(np.int64) for side in self.sides}
-        return self.with_inputs(**masks)
+        padded = [side.prefix for side in self.sides if f"{side.prefix}pixel_values" not in self.inputs]
+        return self.with_inputs(**{f"{prefix}attention_mask": self.real[prefix].astype(np.int64) for prefix in padded})
 
     def unplaced(self) -> Batch:
         """The same without position_ids, which ONNX files do not take."""
@@ -93,12 +109,12 @@ class Batch:
         random = np.random.default_rng(self.seed + 1)
         inputs = dict(self.inputs)
         for side in self.sides:
-            padding = ~self.real[side.prefix]
-            features, ids = f"{side.prefix}features", f"{side.prefix}input_ids"
-            if features in inputs:
-                values = np.where(random.random(inputs[features].shape) < 0.5, np.nan, np.inf) if wild else 7.0
-                inputs[features] = np.where(padding[..., None], values, inputs[features])
-            elif not side.by_ids:
+            padding, ids = ~self.real[side.prefix], f"{side.prefix}input_ids"
+            for name, at in (("features", padding[..., None]), ("input_features", padding[:, None])):
+                if (vectors := f"{side.prefix}{name}") in inputs:
+                    values = np.where(random.random(inputs[vectors].shape) < 0.5, np.nan, np.inf) if wild else 7.0
+                    inputs[vectors] = np.where(at, values, inputs[vectors])
+            if ids in inputs and not side.by_ids:
                 inputs[ids] = np.where(padding, inputs[ids][::-1, ::-1], inputs[ids])
             if (documents := f"{side.prefix}document_ids") in inputs:
                 inputs[documents] = np.where(padding, inputs[documents][:, ::-1], inputs[documents])
@@ -107,8 +123,10 @@ class Batch:
 
 def _columns(name: str, array: Array, tokens: Any, keys: Any) -> Array:
     """Of an input that has a value for each token, those of `tokens`; of one for each pair, also of `keys`."""
-    if "initial_state" in name or array.ndim == 1:
+    if "initial_state" in name or array.ndim == 1 or name.endswith("pixel_values"):
         return array
+    if name.endswith("input_features"):
+        return array[:, :, tokens]
     picked = array[:, tokens]
     return picked[:, :, keys] if array.ndim == 3 and array.dtype == np.int64 else picked
 
@@ -155,22 +173,24 @@ def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...]
     arrays: dict[str, Array] = {}
     real: dict[str, Array] = {}
     ports = {port.name: port for port in spec.signature.inputs}
+    sides, chunks = _of_images(sides, chunks, resolved)
     for side, (name, stack) in zip(sides, resolved.stacks.items(), strict=True):
-        kept = _real(random, size, side)
+        kept = _real(random, size, replace(side, padding="none") if isinstance(stack.input, Image) else side)
         pad_id = stack.input.pad_id if isinstance(stack.input, Tokens) else None
         if side.by_ids and name == "decoder":
             kept[:, 0] = True  # a decoder may start with pad_id
         real[side.prefix] = kept
         table = resolved.table(name)
         if table is None:
-            features = ports[f"{side.prefix}features"]
-            arrays[features.name] = random.standard_normal((size, side.length, int(str(features.shape[-1]))))
+            data = ports[f"{side.prefix}{stack.input.port}"]
+            known = {BATCH: size, TIME: side.length, ENCODER_TIME: side.length}
+            arrays[data.name] = random.standard_normal([evaluate(axis, known) for axis in data.shape])
         else:
             arrays[f"{side.prefix}input_ids"] = _ids(random, size, side, kept, int(table.vocab_size or 0), pad_id)
         optional = f"{side.prefix}position_ids"
         # the angles of some scalings follow the largest position
         by_length = any(isinstance(a.position, Rope) and a.position.switch for a in stack.attentions())
-        if optional in ports and side.placed and not by_length:
+        if optional in ports and side.placed and not by_length and not isinstance(stack.input, Audio):
             arrays[optional] = random.integers(0, MAX_TIME, (size, side.length))
         if (types := f"{side.prefix}token_type_ids") in ports and side.typed:
             arrays[types] = random.integers(0, int((table and table.token_types) or 1), (size, side.length))
@@ -178,9 +198,23 @@ def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...]
             if side.started and port.name.startswith(f"{side.prefix}initial_state."):
                 arrays[port.name] = random.standard_normal((size, *(int(str(axis)) for axis in port.shape[1:])))
         _tell(random, arrays, ports, side, kept, chunks if name == list(resolved.stacks)[-1] else ())
-        if not side.by_ids and (side.padding != "none" or (pad_id is not None)):
+        if not side.by_ids and not isinstance(stack.input, Image) and (side.padding != "none" or (pad_id is not None)):
             arrays[f"{side.prefix}attention_mask"] = kept.astype(np.int64)
-    return Batch(size, sides, chunks, seed, arrays, real)
+    return Batch(size, sides, chunks, seed, arrays, real, _strides(sides, resolved))
+
+
+def _of_images(
+    sides: tuple[Side, ...], chunks: tuple[int, ...], model: Model
+) -> tuple[tuple[Side, ...], tuple[int, ...]]:
+    """The same, with the length that an image has."""
+    sources = [stack.input for stack in model.stacks.values()]
+    found = [replace(a, length=s.count) if isinstance(s, Image) else a for a, s in zip(sides, sources, strict=True)]
+    return tuple(found), (found[-1].length,) if isinstance(sources[-1], Image) else chunks
+
+
+def _strides(sides: tuple[Side, ...], model: Model) -> dict[str, int]:
+    sources = zip(sides, (stack.input for stack in model.stacks.values()), strict=True)
+    return {side.prefix: prod(c.stride for c in s.convolutions) for side, s in sources if isinstance(s, Audio)}
 
 
 def _tell(
@@ -223,9 +257,7 @@ def _real(random: np.random.Generator, size: int, side: Side) -> Array:
     return kept
 
 
-def _ids(
-    random: np.random.Generator, size: int, side: Side, kept: Array, vocabulary: int, pad_id: int | None
-) -> Array:
+def _ids(random: np.random.Generator, size: int, side: Side, kept: Array, vocabulary: int, pad_id: int | None) -> Array:
     ids = random.integers(0, vocabulary, (size, side.length))
     if not side.by_ids:
         return ids

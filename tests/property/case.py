@@ -73,9 +73,7 @@ class Case:
         """Outputs by name, without the state."""
         return self.step(batch.inputs, None, model)[0]
 
-    def step(
-        self, inputs: Arrays, state: Any, model: torch.nn.Module | None = None
-    ) -> tuple[dict[str, Array], Any]:
+    def step(self, inputs: Arrays, state: Any, model: torch.nn.Module | None = None) -> tuple[dict[str, Array], Any]:
         model = model or self.double
         with torch.no_grad():
             out = model(**tensors(inputs, next(model.parameters(), torch.zeros(())).dtype), **state_of(state))
@@ -189,8 +187,10 @@ class Onnx:
         given |= {n: np.zeros_like(feeds[n.replace("token_type_ids", "input_ids")]) for n in types - given.keys()}
         for name in wanted - given.keys():
             if name.endswith(("document_ids", "prefix_length")):
-                data = next(v for k, v in feeds.items() if k.endswith(("input_ids", "features")))
-                given[name] = np.zeros(data.shape[:2] if name.endswith("ids") else data.shape[:1], np.int64)
+                data = next(v for k, v in feeds.items() if k.endswith(("input_ids", "features", "pixel_values")))
+                time = self.case.shapes[name][1:]  # of an image, a number
+                length = [size if isinstance(size, int) else data.shape[1] for size in time]
+                given[name] = np.zeros([len(data), *length], np.int64)
             elif "initial_state" in name:
                 given[name] = np.zeros((len(next(iter(feeds.values()))), *self.case.shapes[name][1:]), np.float32)
         return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))

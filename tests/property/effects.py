@@ -66,6 +66,7 @@ encoder:
   blocks: {one: [{kind: ffn, d_ff: 3}], two: [{kind: ffn, d_ff: 5}]}
   layers: [{pattern: [one, two]}]
 """
+PARALLEL = TRANSFORMER.replace("block: [", "block: [{kind: parallel, block: [").replace("6}]", "6}]}]")
 CROSS = """
 seqspec: 1
 name: base
@@ -147,13 +148,16 @@ _RECURRENT: dict[str, Row] = {
         "decoder.layers[0].attend={from: encoder}",
     ),
 }
-_PROJECTED: dict[str, Row] = {"heads": "4", "kv_heads": "1", "head_dim": "3", "value_dim": "3", "bias": "false"}
+_MAPPED: dict[str, Row] = {"bias": "false", "init_scale": "0.5", "residual": "none"}
+_PROJECTED: dict[str, Row] = _MAPPED | {"heads": "4", "kv_heads": "1", "head_dim": "3", "value_dim": "3"}
 _HEADS: dict[str, Row] = _PROJECTED | {"scale": "2.0", "softcap": "0.1", "dropout": "0.5", "return_weights": "true"}
 _INHERITED: dict[str, Row] = {
     "d_model": "4",
     "position": "sinusoidal",
     "norm": "rmsnorm",
     "norm_placement": "post",
+    "residual_scale": "1.5",
+    "init_scale": "0.5",
     "final_norm": "false",
     "bias": "false",
     "dropout": "0.5",
@@ -167,6 +171,7 @@ GROUPS = (
         "encoder": "encoder.d_model=4",
         "decoder": (f"{ATTENTION}.mask=causal", f"decoder={READER}"),
         "head": "head={kind: classifier, classes: 2, pool: mean}",
+        "outputs": "outputs={word: lm}",
     }),
     Group(stack.Defaults, DEFAULTS, "defaults", _INHERITED),
     Group(stack.Stack, TRANSFORMER, "encoder", _INHERITED | {
@@ -180,6 +185,8 @@ GROUPS = (
         rate: (f"encoder.dropout.{rate}=0.0", "0.5") for rate in ("input", "residual", "attention", "inner")
     }),
     Group(blocks.Block, TRANSFORMER, LAYER, {"repeat": "2", "block": "[{kind: ffn, d_ff: 6}]"}),
+    Group(blocks.Parallel, PARALLEL, f"{BLOCK}[0]", {
+        "block": "[{kind: ffn, d_ff: 6}, {kind: attention, heads: 4}]", "residual": "none"}),
     Group(blocks.Pattern, PATTERN, LAYER, {"repeat": "2", "pattern": "[two, one]"}),
     # ---- attention -----------------------------------------------------------------------------------------------
     Group(attention.SelfAttention, TRANSFORMER, ATTENTION, _HEADS | {
@@ -199,7 +206,7 @@ GROUPS = (
           TRANSFORMER.replace("attention,", "low_rank_attention, projected_length: 2, max_length: 8,"), ATTENTION,
           _HEADS | {"projected_length": "3", "max_length": "9"}),
     Group(feedforward.FeedForward, TRANSFORMER, f"{BLOCK}[1]",
-          {"d_ff": "7", "activation": "relu", "gated": "true", "bias": "false", "dropout": "0.5"}),
+          _MAPPED | {"d_ff": "7", "activation": "relu", "gated": "true", "dropout": "0.5"}),
     # ---- masks ---------------------------------------------------------------------------------------------------
     Group(masks.Causal, TRANSFORMER, "", {"kind": "encoder.mask=causal"}),
     Group(masks.NoMask, TRANSFORMER, "", {"kind": ("encoder.mask=causal", f"{ATTENTION}.mask=none")}),
@@ -264,7 +271,8 @@ GROUPS = (
     # ---- norms, inputs, heads ------------------------------------------------------------------------------------
     Group(norms.LayerNorm, TRANSFORMER, "encoder.norm", {
         "eps": ("encoder.norm=layernorm", "0.5"), "bias": ("encoder.norm=layernorm", "false")}),
-    Group(norms.RMSNorm, TRANSFORMER, "encoder.norm", {"eps": ("encoder.norm=rmsnorm", "0.5")}),
+    Group(norms.RMSNorm, TRANSFORMER, "encoder.norm", {
+        "eps": ("encoder.norm=rmsnorm", "0.5"), "offset": ("encoder.norm=rmsnorm", "1.0")}),
     Group(inputs.Tokens, TRANSFORMER, "encoder.input", {
         "vocab_size": "9", "d_model": "5", "pad_id": "1", "scale": "sqrt_d_model", "token_types": "2",
         "norm": "rmsnorm",
@@ -279,6 +287,15 @@ GROUPS = (
         "size": "6", "patch": "1", "channels": "1", "class_token": "true", "norm": "rmsnorm"}),
     Group(heads.LanguageModel, TRANSFORMER, "head", {
         "tied": ("head=lm", "true"), "bias": ("head=lm", "true"), "vocab_size": ("head=lm", "9")}),
+    Group(heads.MaskedLanguageModel, TRANSFORMER, "head", {
+        field: ("head=masked_lm", value)
+        for field, value in
+        {"tied": "true", "bias": "false", "activation": "relu", "norm": "rmsnorm", "vocab_size": "9"}.items()
+    }),
+    Group(heads.Ctc, TRANSFORMER, "head", {
+        field: ("head={kind: ctc, vocab_size: 5}", value)
+        for field, value in {"vocab_size": "6", "bias": "false"}.items()
+    }),
     Group(heads.Classifier, TRANSFORMER, "head", {
         field: ("head={kind: classifier, classes: 2, pool: mean}", value)
         for field, value in {"classes": "3", "pool": "last", "bias": "false"}.items()
@@ -309,6 +326,7 @@ GROUPS = (
 )  # fmt: skip
 
 EXCUSED = {
+    "blank_id": "what the loss and the reading of CTC leave out: tests/models/test_ctc.py",
     "kind": "chooses the class, and the fields of each have rows; what has no other field has a row for `kind`",
     "from_": "names the other stack, and a decoder has one to read",
     "name": "names parameters, the model's class, or an input: no number",

@@ -10,7 +10,7 @@ from seqspec.components.blocks import Sublayer
 from seqspec.components.efficient import LowRankAttention
 from seqspec.components.positions import RelativeBias
 from seqspec.graph.ir import Region
-from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.norm import LayerNorm, OffsetRMSNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
 from seqspec.ops.pairs import seen
 
@@ -39,7 +39,7 @@ def _single_channel(spec: Spec, weight: str) -> bool:
 def _normalises_one(region: Region) -> bool:
     for item in region.items:
         op = getattr(item, "op", None)
-        if isinstance(op, LayerNorm | RMSNorm | Normalize) and item.outputs[0].shape[-1] == 1:
+        if isinstance(op, LayerNorm | RMSNorm | OffsetRMSNorm | Normalize) and item.outputs[0].shape[-1] == 1:
             return True
     return False
 

@@ -36,7 +36,7 @@ def padding_changes_nothing(case: Case) -> float | None:
     total, number, targets = 0.0, 0, labels(case)
     timed = not case.spec.pooled
     for n in range(case.batch.size):
-        row, kept = case.batch.compact(n), case.batch.real[case.batch.last.prefix][n]
+        row, kept = case.batch.compact(n), case.batch.seen(case.batch.last)[n]
         own = targets[n : n + 1][:, kept] if timed else targets[n : n + 1]
         count = counted(own[:, 1:] if shifts(case) else own)
         total += count * loss(case, {**row.inputs, "labels": own})
@@ -102,7 +102,7 @@ def labels(case: Case) -> Array:
     random = np.random.default_rng(batch.seed + 2)
     if port.dtype == "float":
         numbers = random.standard_normal(shape)
-        real = batch.real[batch.last.prefix][..., None]
+        real = batch.seen(batch.last)[..., None]
         return np.where(real, numbers, np.nan) if len(shape) == 3 else numbers
     ids = random.integers(0, int(str(logits.shape[-1])), shape)
     return np.where(random.random(shape) < 0.2, -100, ids)

@@ -239,9 +239,7 @@ def _draw_again(model: torch.nn.Module, number: int) -> None:
 
 def _wide(case: Case, number: int) -> Batch:
     """Eight rows of several tokens, nothing padded."""
-    sides = tuple(
-        batches.Side(s.prefix, 6, "none", by_ids=False, placed=False, typed=True) for s in case.batch.sides
-    )
+    sides = tuple(batches.Side(s.prefix, 6, "none", by_ids=False, placed=False, typed=True) for s in case.batch.sides)
     return batches.fill(case.spec, 8, sides, (6,), number)
 
 

@@ -22,7 +22,7 @@ def _kind(kind: str, optional: Plain | None = None, **required: Any) -> st.Searc
 norms = st.one_of(
     st.sampled_from(["layernorm", "rmsnorm"]),
     _kind("layernorm", {"eps": st.sampled_from([1e-5, 1e-12, 1e-2]), "bias": st.booleans()}),
-    _kind("rmsnorm", {"eps": st.sampled_from([1e-6, 1e-5, 1e-2])}),
+    _kind("rmsnorm", {"eps": st.sampled_from([1e-6, 1e-5, 1e-2]), "offset": st.sampled_from([0.0, 1.0])}),
 )
 
 dropouts = st.one_of(
@@ -39,6 +39,7 @@ added_positions = st.one_of(
     ),
     _kind("learned", max_length=st.integers(MAX_TIME, 24)),
 )
+
 
 def _factors(pairs: int) -> st.SearchStrategy[list[float]]:
     return st.lists(st.sampled_from([0.5, 1.0, 2.0, 5.0]), min_size=pairs, max_size=pairs)
@@ -232,7 +233,7 @@ def cross_attentions(draw: st.DrawFn, width: int, source: str) -> Plain:
 feed_forwards = _kind(
     "ffn",
     {
-        "activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"]),
+        "activation": st.sampled_from(["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "sigmoid"]),
         "gated": st.booleans(),
         "bias": st.booleans(),
         "dropout": rates,
@@ -262,6 +263,19 @@ def blocks(
     for sublayer in sublayers:
         if kinds.count(sublayer["kind"]) > 1 or draw(st.integers(0, 4)) == 0:
             sublayer["name"] = free.pop()
+    return _joined_up(draw, sublayers)
+
+
+def _joined_up(draw: st.DrawFn, sublayers: list[Plain]) -> list[Plain]:
+    """The same, perhaps two or more of them in parallel, and a residual left out."""
+    count = len(sublayers)
+    if count > 1 and draw(st.integers(0, 3)) == 0:
+        start = draw(st.integers(0, count - 2))
+        stop = draw(st.integers(start + 2, count))
+        several = {"kind": "parallel", "block": sublayers[start:stop]}
+        sublayers = [*sublayers[:start], several, *sublayers[stop:]]
+    if draw(st.integers(0, 4)) == 0:
+        draw(st.sampled_from(sublayers))["residual"] = draw(st.sampled_from(["add", "none"]))
     return sublayers
 
 
@@ -332,14 +346,39 @@ def attends(draw: st.DrawFn, hidden: int, memory: int) -> Plain:
         optional |= {"query": st.just("previous"), "output": st.sampled_from(["hidden", "concat"])}
     return found | draw(st.fixed_dictionaries({}, optional=optional))
 
+
+# ---- sound and images --------------------------------------------------------------------------------------------
+
+
+@st.composite
+def sounds(draw: st.DrawFn, width: int) -> Plain:
+    """One or two convolutions, the last of which puts out `width` channels."""
+    activations = st.sampled_from(["none", "gelu", "tanh", "silu"])
+    optional = {"stride": st.integers(1, 2), "activation": activations, "bias": st.booleans()}
+    count = draw(st.integers(1, 2))
+    kernels = st.sampled_from([1, 3, 5, 9])
+    one = st.fixed_dictionaries({"channels": st.integers(1, 6), "kernel": kernels}, optional=optional)
+    found = [draw(one) for _ in range(count)]
+    found[-1]["channels"] = width
+    return draw(_kind("audio", {"norm": norms}, mel_bins=st.integers(1, 5), convolutions=st.just(found)))
+
+
+_image = {"channels": st.integers(1, 3), "class_token": st.booleans(), "norm": norms}
+images = st.builds(
+    lambda image, side: image | {"size": side * image["patch"]},
+    _kind("image", _image, patch=st.integers(1, 3)),
+    st.integers(2, 3),
+)
+
 # ---- heads -------------------------------------------------------------------------------------------------------
 
 
 @st.composite
-def heads(draw: st.DrawFn, final_state: bool, vocabulary: bool, tieable: bool) -> Plain | None:
+def heads(draw: st.DrawFn, final_state: bool, vocabulary: bool, tieable: bool, encoder: bool) -> Plain | None:
     """What the last stack allows.
 
-    `final_state`: that its state alone is read; `vocabulary`: it reads tokens; `tieable`: its table has its width.
+    `final_state`: that its state alone is read; `vocabulary`: it reads tokens; `tieable`: its table has its width;
+    `encoder`: it is one.
     """
     pools = ["none", "first", "last", "mean", "max", *(["final_state"] if final_state else [])]
     pool, few = st.sampled_from(pools), st.integers(1, 4)
@@ -354,4 +393,10 @@ def heads(draw: st.DrawFn, final_state: bool, vocabulary: bool, tieable: bool) -
     ]
     if tieable:
         kinds.append(_kind("lm", {"bias": st.just(False)}, tied=st.just(True)))
+    if encoder:
+        transform = {"activation": st.sampled_from(["none", "gelu", "tanh"]), "norm": norms, "bias": st.booleans()}
+        kinds.append(_kind("masked_lm", transform | untied | {"tied": st.just(False)}, **wanted))
+        kinds.append(_kind("ctc", {"bias": st.booleans(), "blank_id": st.integers(0, 1)}, vocab_size=st.integers(2, 5)))
+        if tieable:
+            kinds.append(_kind("masked_lm", transform, tied=st.just(True)))
     return draw(st.one_of(*kinds))

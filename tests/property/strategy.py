@@ -21,7 +21,7 @@ from seqspec.spec.model import Model
 from . import parts
 from .parts import Plain
 
-_HOISTED = ("d_model", "norm", "norm_placement", "final_norm", "bias", "dropout")
+_HOISTED = ("d_model", "norm", "norm_placement", "final_norm", "bias", "dropout", "residual_scale", "init_scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,9 @@ class Spec:
 
     @property
     def pooled(self) -> str | None:
-        """How the head reduces time, if it does."""
-        how = self.model.head.pooled if self.model.head else "none"
+        """How the head reduces time, if it does; or all of several heads."""
+        pools = {head.pooled for head in self.model.heads.values()}
+        how = pools.pop() if len(pools) == 1 else "none"
         return None if how == "none" else how
 
     @property
@@ -75,6 +76,11 @@ def specs(draw: st.DrawFn) -> Spec:
     if "encoder" in data and "decoder" in data:
         _share(draw, data)
     data |= _hoisted(draw, data)
+    if draw(st.integers(0, 4)) == 0:
+        names = draw(st.sampled_from([["a"], ["count", "words"], ["x", "y", "A_1"]]))
+        drawn = {name: draw(_head(data)) for name in names}
+        outputs = {name: head for name, head in drawn.items() if head}
+        return Spec(data | {"outputs": outputs} if outputs else data)
     head = draw(_head(data))
     return Spec(data if head is None else data | {"head": head})
 
@@ -93,13 +99,24 @@ def stacks(draw: st.DrawFn, role: str) -> Plain:
     match draw(st.sampled_from(["blocks", "recurrent", "mixed"])):
         case "blocks":
             width = draw(st.integers(2, 16))
-            return stack | _outside(draw, width, causal) | draw(_block_layers(width, causal, None, repeats=2))
+            return _fitted(stack | _outside(draw, width, causal) | draw(_block_layers(width, causal, None, repeats=2)))
         case "recurrent":
             layers, _ = draw(_recurrent_layers(not causal))
             width = draw(st.integers(1, 8))
-            return stack | draw(_inputs(width, blocks=False)) | _around(draw, False) | {"layers": layers}
+            source = draw(_inputs(width, blocks=False, whole=not causal))
+            return _fitted(stack | source | _around(draw, False) | {"layers": layers})
         case _:
-            return stack | draw(_mixed(causal))
+            return _fitted(stack | draw(_mixed(causal)))
+
+
+def _fitted(stack: Plain) -> Plain:
+    """The same; an image has as many positions as it has, and what counts frames of a sound has no rows to count."""
+    source, position = stack["input"], stack.get("position")
+    if source["kind"] == "image" and isinstance(position, dict) and position["kind"] == "learned":
+        count = (source["size"] // source["patch"]) ** 2 + source.get("class_token", False)
+        return stack | {"position": position | {"max_length": count}}
+    assume(source["kind"] != "audio" or not any(word in str(stack) for word in ("'given', 'name'", "documents")))
+    return stack
 
 
 @st.composite
@@ -133,7 +150,7 @@ def _with_linear(draw: st.DrawFn, layers: list[Plain]) -> list[Plain]:
 
 def _outside(draw: st.DrawFn, width: int, causal: bool) -> Plain:
     """Input, width and what blocks inherit, but for the layers."""
-    return draw(_inputs(width, blocks=True)) | _around(draw, True)
+    return draw(_inputs(width, blocks=True, whole=not causal)) | _around(draw, True)
 
 
 def _around(draw: st.DrawFn, blocks: bool) -> Plain:
@@ -142,14 +159,22 @@ def _around(draw: st.DrawFn, blocks: bool) -> Plain:
     if blocks:
         placements = st.sampled_from(["pre", "post", "sandwich"])
         optional |= {"norm": parts.norms, "norm_placement": placements, "bias": st.booleans()}
+        optional |= {"residual_scale": st.sampled_from([0.5, 1.0, 1.7]), "init_scale": st.sampled_from([0.3, 2.0])}
     else:
         optional |= {"position": parts.added_positions, "bias": st.booleans()}
     return draw(st.fixed_dictionaries({}, optional=optional))
 
 
 @st.composite
-def _inputs(draw: st.DrawFn, width: int, blocks: bool) -> Plain:
-    """`input`, and `d_model` where it is said there. A table of another width gets a linear map."""
+def _inputs(draw: st.DrawFn, width: int, blocks: bool, whole: bool = False) -> Plain:
+    """`input`, and `d_model` where it is said there. A table of another width gets a linear map.
+
+    `whole`: it may be one that is read at once.
+    """
+    if whole and draw(st.integers(0, 3)) == 0:
+        if draw(st.booleans()):
+            return {"input": draw(parts.images), "d_model": width}
+        return {"input": draw(parts.sounds(width))} | ({"d_model": width} if blocks and draw(st.booleans()) else {})
     if draw(st.integers(0, 2)) == 0:
         source = draw(parts._kind("features", {"norm": parts.norms}, size=st.integers(1, 5)))
         if blocks or draw(st.booleans()):
@@ -196,7 +221,7 @@ def _block_layers(draw: st.DrawFn, width: int, causal: bool, source: str | None,
         }
         stack["layers"] = [draw(repeat) | {"pattern": draw(st.permutations(["local", "global"]))}]
         written = list(stack["blocks"].values())
-    if any(s["kind"] == "attention" for block in written for s in block) and draw(st.booleans()):
+    if "'kind': 'attention'" in str(written) and draw(st.booleans()):
         stack["mask"] = draw(parts.causal_masks if causal else parts.open_masks)
     return stack
 
@@ -312,4 +337,4 @@ def _head(draw: st.DrawFn, data: Mapping[str, Any]) -> Plain | None:
     table = model.table(model.last)
     tieable = table is not None and table.d_model == spec.facts.width
     final_state = spec.facts.last_recurrent and not model.stacks[model.last].final_norm
-    return draw(parts.heads(final_state, table is not None, tieable))
+    return draw(parts.heads(final_state, table is not None, tieable, model.last == "encoder"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +12,11 @@ import numpy as np
 import pytest
 from small_targets import EXAMPLES, Compiled
 
+import seqspec
 from seqspec import api
 from seqspec.cli.main import run
+from seqspec.runtime.compare import Verification
+from seqspec.runtime.generate import stream
 
 Get = Callable[[str], Compiled]
 SPEC = (EXAMPLES / "gru-forecast.yaml").read_text()
@@ -145,3 +150,56 @@ def test_short_names_of_providers(compiled: Get, capsys: pytest.CaptureFixture[s
     assert run([*arguments, "cpu"]) == 0
     assert run([*arguments, "cuda"]) == 1
     assert "CUDAExecutionProvider" in capsys.readouterr().err
+
+
+# ---- what is said of a success ---------------------------------------------------------------------------------------
+
+
+def test_a_success_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.yaml").write_text(SPEC)
+    small = ["m.yaml", "--set", "encoder.layers[0].hidden_size=4", "--to"]
+    assert run(["compile", *small, "onnx", "-o", "out"]) == 0
+    said = capsys.readouterr()
+    listed, _, agrees = said.out.partition("; ")
+    assert listed == "wrote out: model.onnx, model.onnx.data, seqspec.json, spec.yaml"
+    assert re.fullmatch(r"agrees with PyTorch in float64 to \d+(e-\d+)?\n", agrees)
+    assert said.err == ""
+    assert run(["compile", *small, "torch", "-o", "torch", "--no-verify"]) == 0
+    assert capsys.readouterr().out.endswith("spec.yaml; not verified\n")
+    assert run(["compile", *small, "python", "-o", "m.py"]) == 0
+    assert capsys.readouterr().out == "wrote m.py\n"
+    np.savez("x.npz", features=np.zeros((1, 2, 8), np.float32))
+    assert run(["run", "out", "--input", "x.npz", "-o", "y.npz"]) == 0
+    assert capsys.readouterr().out == "wrote y.npz: logits [1, 1], and the state in 2 arrays\n"
+
+
+def test_weights_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.yaml").write_text(SPEC)
+    assert run(["compile", "m.yaml", "--to", "onnx", "-o", "out", "--weights", "m.yaml"]) == 1
+    assert "m.yaml is not a safetensors file" in capsys.readouterr().err
+    assert run(["import", "bert-base-uncased", "-o", "out"]) == 1
+    assert "nothing is downloaded" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_generation_explains_its_options() -> None:
+    written = inspect.getdoc(seqspec.Session.generate) or ""
+    options = [name for name in inspect.signature(seqspec.Session.generate).parameters if name not in ("self", "ids")]
+    assert options == [name for name in inspect.signature(stream).parameters if name not in ("model", "ids")]
+    assert all(re.search(rf"^{name} ", written, re.MULTILINE) for name in options)
+
+
+def test_a_fresh_module_trains() -> None:
+    assert seqspec.to_torch(EXAMPLES / "lstm-tagger.yaml").training
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_norms_of_two_channels_are_not_refused_by_luck(seed: int, tmp_path: Path) -> None:
+    """LayerNorm over two channels is a sign, whose roundings weights this small amplify."""
+    stack = {"input": {"kind": "tokens", "vocab_size": 7}, "d_model": 2}
+    block = [{"kind": "attention", "heads": 1}, {"kind": "ffn", "d_ff": 3}]
+    spec = {"seqspec": 1, "name": "x", "decoder": {**stack, "layers": [{"block": block}]}, "head": "lm"}
+    seen: list[Verification] = []
+    api.to_onnx(spec, tmp_path / "out", seed=seed, told=seen.append)
+    assert seen[0].passed
+    assert all(2e-6 <= limit < 1e-3 for limit in seen[0].limits.values())

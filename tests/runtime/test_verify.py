@@ -111,9 +111,7 @@ def test_a_wrong_graph_is_found(
         result.require()
 
 
-def test_wrong_weights_are_found_where_the_right_ones_are_known(
-    compiled: Get, copy: Callable[[str], Path]
-) -> None:
+def test_wrong_weights_are_found_where_the_right_ones_are_known(compiled: Get, copy: Callable[[str], Path]) -> None:
     model, folder = compiled("gpt2"), copy("gpt2")
     data = np.fromfile(folder / "model.onnx.data", np.float32)
     data[len(data) // 2 :] += 0.01

@@ -83,9 +83,7 @@ class FunctionWriter(Writer):
         attributes = [ir.Attr(k, attribute("", domain, k, v).type, None) for k, v in self.attributes.items()]
         return ir.Function(domain, name, graph=graph, attributes=attributes)
 
-    def derived(
-        self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str, dtype: str = "float"
-    ) -> ir.Value:
+    def derived(self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str, dtype: str = "float") -> ir.Value:
         raise AssertionError(f"a function cannot hold the derived weight {tag}")
 
     def const(self, values: Any, dtype: str = "float") -> ir.Value:

@@ -41,9 +41,7 @@ def _present(state: Carried) -> Value:
     return Value(state.present, tuple(substitute(size, _TOTAL) for size in state.shape), state.dtype)
 
 
-def _assemble(
-    name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer: MainWriter, version: str
-) -> ir.Model:
+def _assemble(name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer: MainWriter, version: str) -> ir.Model:
     nodes = list(_read(writer.blocks[0].nodes, outputs))
     weights = [v for v in writer.initializers.values() if v.uses()]
     graph = ir.Graph(inputs, outputs, nodes=nodes, name=name, opset_imports={"": OPSET})

@@ -39,7 +39,7 @@ def _sink(graph: ir.Graph, condition: ir.Value, asking: list[ir.Node]) -> None:
     sunk.reverse()
     within = {id(node) for node in sunk}
     crossing = [v for n in sunk for v in n.outputs if any(id(u.node) not in within for u in v.uses())]
-    made = [ir.Value(name=f"{v.name}/where_needed", type=v.type, shape=v.shape) for v in crossing]
+    made = [ir.Value(name=f"{v.name}/where_needed", type=v.type, shape=_own_sizes(v)) for v in crossing]
     for value, new in zip(crossing, made, strict=True):
         for use in tuple(value.uses()):
             if id(use.node) not in within:
@@ -51,6 +51,16 @@ def _sink(graph: ir.Graph, condition: ir.Value, asking: list[ir.Node]) -> None:
     branches = [ir.AttrGraph("then_branch", empty), ir.AttrGraph("else_branch", needed)]
     name = f"{condition.name}/where_needed"
     graph.insert_before(asking[0], ir.Node("", "If", [condition], branches, outputs=made, name=name))
+
+
+def _own_sizes(value: ir.Value) -> ir.Shape | None:
+    """Sizes that nothing else has: where it is not needed a value is empty, whatever its sizes are called.
+
+    onnxruntime gives values whose sizes have the same names the same memory, one after the other.
+    """
+    if value.shape is None:
+        return None
+    return ir.Shape([d if isinstance(d, int) else f"{value.name}/{axis}" for axis, d in enumerate(value.shape)])
 
 
 def _early(graph: ir.Graph) -> Iterator[ir.Node]:

@@ -114,9 +114,7 @@ class Writer:
     def param(self, leaf: str) -> ir.Value:
         return self._param(join(self.scope, leaf))
 
-    def derived(
-        self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str, dtype: str = "float"
-    ) -> ir.Value:
+    def derived(self, tag: str, shape: Shape, make: Callable[..., Any], *leaves: str, dtype: str = "float") -> ir.Value:
         raise NotImplementedError
 
     def ints(self, *values: int) -> ir.Value:
@@ -151,9 +149,7 @@ class Writer:
         made = self.lower(body, self.scope, [*inputs, *fixed], {})
         taken: set[ir.Value] = set()
         outputs = [self.own(v, "", taken) for v in made if v is not None]
-        graph = ir.Graph(
-            inputs, outputs, nodes=self.blocks.pop().nodes, name=self._free(f"{self.scope}/{body.name}")
-        )
+        graph = ir.Graph(inputs, outputs, nodes=self.blocks.pop().nodes, name=self._free(f"{self.scope}/{body.name}"))
         axes = {"scan_input_axes": [1] * scanned, "scan_output_axes": [1] * (len(outputs) - carried)}
         attributes = {"body": graph, "num_scan_inputs": scanned, **axes}
         return self._node("Scan", "", "", moving, attributes, len(outputs), depth - 1)

@@ -82,30 +82,26 @@ DOCUMENT: dict[str, Code] = {
     "SEQ010": Code(
         "several-documents",
         "The file holds more than one YAML document.",
-        "One file is one spec. Split the file at the `---` line, or use `extends` where the "
-        "specs share a part.",
+        "One file is one spec. Split the file at the `---` line, or use `extends` where the specs share a part.",
         bad="name: a\n---\nname: b",
         good="name: a",
     ),
     "SEQ011": Code(
         "not-a-mapping",
         "A spec must be a mapping of keys to values.",
-        "The outermost value of the file is a list or a single word. A spec starts with "
-        "`seqspec: 1`.",
+        "The outermost value of the file is a list or a single word. A spec starts with `seqspec: 1`.",
         bad="- {kind: lstm, hidden_size: 64}",
         good="seqspec: 1\nname: my-model",
     ),
     "SEQ012": Code(
         "file-too-large",
         "The file is larger than 1 MiB.",
-        "Specs are written by people; a large model is `repeat`, not a large file. The limit "
-        "keeps a check fast.",
+        "Specs are written by people; a large model is `repeat`, not a large file. The limit keeps a check fast.",
     ),
     "SEQ013": Code(
         "too-deep",
         "The document is nested more than 64 levels deep.",
-        "No spec needs such depth; the limit keeps hostile files harmless. Aliases count as "
-        "what they stand for.",
+        "No spec needs such depth; the limit keeps hostile files harmless. Aliases count as what they stand for.",
     ),
     "SEQ014": Code(
         "too-many-values",
@@ -116,8 +112,7 @@ DOCUMENT: dict[str, Code] = {
     "SEQ015": Code(
         "too-many-aliases",
         "The document uses more than 200 aliases.",
-        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it "
-        "in a `pattern`.",
+        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it in a `pattern`.",
     ),
     "SEQ016": Code(
         "cyclic-anchor",
@@ -129,16 +124,14 @@ DOCUMENT: dict[str, Code] = {
     "SEQ017": Code(
         "unknown-anchor",
         "An alias names an anchor that does not exist.",
-        "`*name` stands for the value marked `&name` earlier in the same file. Anchors do "
-        "not cross files.",
+        "`*name` stands for the value marked `&name` earlier in the same file. Anchors do not cross files.",
         bad="global: *locl",
         good="local: &local [{kind: ffn, d_ff: 64}]\nglobal: *local",
     ),
     "SEQ018": Code(
         "duplicate-anchor",
         "Two values carry the same anchor.",
-        "A later alias would mean the second one, which is easy to misread. Give each anchor "
-        "its own name.",
+        "A later alias would mean the second one, which is easy to misread. Give each anchor its own name.",
         bad="a: &x 1\nb: &x 2",
         good="a: &x 1\nb: &y 2",
     ),
@@ -179,8 +172,7 @@ DOCUMENT: dict[str, Code] = {
     "SEQ032": Code(
         "bad-extends",
         "`extends` must be the relative path of one file.",
-        "Absolute paths, `~`, backslashes and addresses are refused, so that a spec means "
-        "the same on every machine.",
+        "Absolute paths, `~`, backslashes and addresses are refused, so that a spec means the same on every machine.",
         bad="extends: /etc/base.yaml",
         good="extends: base.yaml",
     ),
@@ -218,8 +210,7 @@ DOCUMENT: dict[str, Code] = {
     "SEQ041": Code(
         "override-index",
         "`--set` names a list item that does not exist.",
-        "Items are counted from 0. A list can be replaced whole but not extended: `--set "
-        "a.layers=[…]`.",
+        "Items are counted from 0. A list can be replaced whole but not extended: `--set a.layers=[…]`.",
         bad="--set decoder.layers[3].repeat=2",
         good="--set decoder.layers[0].repeat=2",
     ),

@@ -8,8 +8,7 @@ MEANING: dict[str, Code] = {
     "SEQ201": Code(
         "heads-do-not-divide-width",
         "`heads` does not divide `d_model`.",
-        "Without `head_dim` each head takes d_model / heads channels, which must be a whole "
-        "number.",
+        "Without `head_dim` each head takes d_model / heads channels, which must be a whole number.",
         bad="d_model: 10\nlayers: [{block: [{kind: attention, heads: 4}]}]",
         good="d_model: 12\nlayers: [{block: [{kind: attention, heads: 4}]}]",
     ),
@@ -33,14 +32,8 @@ MEANING: dict[str, Code] = {
         "Two widths that meet are not equal.",
         "Nothing projects silently. Write the width that the next part expects, or a "
         "projection where the part offers one.",
-        bad=(
-            "d_model: 512\n"
-            "layers: [{kind: lstm, hidden_size: 256}, {block: [{kind: ffn, d_ff: 64}]}]"
-        ),
-        good=(
-            "d_model: 512\n"
-            "layers: [{kind: lstm, hidden_size: 512}, {block: [{kind: ffn, d_ff: 64}]}]"
-        ),
+        bad=("d_model: 512\nlayers: [{kind: lstm, hidden_size: 256}, {block: [{kind: ffn, d_ff: 64}]}]"),
+        good=("d_model: 512\nlayers: [{kind: lstm, hidden_size: 512}, {block: [{kind: ffn, d_ff: 64}]}]"),
     ),
     "SEQ205": Code(
         "unknown-stack",
@@ -52,8 +45,7 @@ MEANING: dict[str, Code] = {
     "SEQ206": Code(
         "name-needed",
         "A block repeats a kind, so its sublayers need names.",
-        "A sublayer is called after its kind, which is part of its parameters' names; two of "
-        "a kind need `name`.",
+        "A sublayer is called after its kind, which is part of its parameters' names; two of a kind need `name`.",
         bad="block: [{kind: ffn, d_ff: 64}, {kind: ffn, d_ff: 64}]",
         good="block: [{kind: ffn, d_ff: 64}, {kind: ffn, name: second, d_ff: 64}]",
     ),
@@ -77,16 +69,14 @@ MEANING: dict[str, Code] = {
     "SEQ209": Code(
         "dropout-without-effect",
         "Dropout on a recurrent layer with `num_layers: 1` does nothing.",
-        "It acts between the layers of one recurrent stack, as in PyTorch. Raise "
-        "`num_layers` or leave it out.",
+        "It acts between the layers of one recurrent stack, as in PyTorch. Raise `num_layers` or leave it out.",
         bad="{kind: lstm, hidden_size: 256, dropout: 0.3}",
         good="{kind: lstm, hidden_size: 256, num_layers: 2, dropout: 0.3}",
     ),
     "SEQ210": Code(
         "bridge-layers-differ",
         "A bridge joins stacks with different numbers of layers.",
-        "Decoder layer n starts from the state of encoder layer n. With unequal counts say "
-        "`layer: last`.",
+        "Decoder layer n starts from the state of encoder layer n. With unequal counts say `layer: last`.",
         bad="initial_state: {kind: bridge, from: encoder}",
         good="initial_state: {kind: bridge, from: encoder, layer: last}",
     ),
@@ -111,9 +101,7 @@ MEANING: dict[str, Code] = {
         "A decoder reads an encoder through `cross_attention`, a `bridge` or `attend`. An "
         "encoder that nothing reads would be computed for nothing.",
         bad="block: [{kind: attention, heads: 8}]",
-        good=(
-            "block: [{kind: attention, heads: 8}, {kind: cross_attention, from: encoder, heads: 8}]"
-        ),
+        good=("block: [{kind: attention, heads: 8}, {kind: cross_attention, from: encoder, heads: 8}]"),
     ),
     "SEQ214": Code(
         "share-target",
@@ -134,10 +122,7 @@ MEANING: dict[str, Code] = {
         "pool-impossible",
         "The stack cannot be pooled in this way.",
         "`final_state` needs a recurrent last layer; `first` and `last` need a sequence.",
-        bad=(
-            "layers: [{block: [{kind: ffn, d_ff: 64}]}]\n"
-            "head: {kind: classifier, classes: 2, pool: final_state}"
-        ),
+        bad=("layers: [{block: [{kind: ffn, d_ff: 64}]}]\nhead: {kind: classifier, classes: 2, pool: final_state}"),
         good="layers: [{block: [{kind: ffn, d_ff: 64}]}]\nhead: {kind: classifier, classes: 2, pool: mean}",
     ),
     "SEQ217": Code(
@@ -165,8 +150,7 @@ MEANING: dict[str, Code] = {
     "SEQ220": Code(
         "width-unknown",
         "The width of the stack is not known.",
-        "Blocks add to a residual of width `d_model`; write it on the stack, its input or "
-        "`defaults`.",
+        "Blocks add to a residual of width `d_model`; write it on the stack, its input or `defaults`.",
         bad="decoder: {input: {kind: tokens, vocab_size: 100}}",
         good="decoder: {input: {kind: tokens, vocab_size: 100}, d_model: 64}",
     ),

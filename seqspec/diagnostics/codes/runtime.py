@@ -8,8 +8,7 @@ RUNTIME: dict[str, Code] = {
     "SEQ501": Code(
         "provider-unavailable",
         "The execution provider is not available.",
-        "onnxruntime and onnxruntime-gpu overwrite each other: install one. `seqspec doctor` "
-        "shows what is found.",
+        "onnxruntime and onnxruntime-gpu overwrite each other: install one. `seqspec doctor` shows what is found.",
     ),
     "SEQ502": Code(
         "input-missing",
@@ -39,8 +38,7 @@ RUNTIME: dict[str, Code] = {
     "SEQ507": Code(
         "corrupt-artefact",
         "The compiled model is damaged or incomplete.",
-        "A file is missing, or its content differs from the hash in `seqspec.json`. Compile "
-        "it again.",
+        "A file is missing, or its content differs from the hash in `seqspec.json`. Compile it again.",
     ),
     "SEQ508": Code(
         "artefact-version",
@@ -76,8 +74,8 @@ RUNTIME: dict[str, Code] = {
         "generation-option",
         "An option of generation is outside its range.",
         "A temperature of 0 is greedy and takes the likeliest id; `top_k` and `top_p` cut what is drawn from above it.",
-        bad='session.generate(ids, max_new_tokens=20, top_p=0.9)',
-        good='session.generate(ids, max_new_tokens=20, temperature=1.0, top_p=0.9)',
+        bad="session.generate(ids, max_new_tokens=20, top_p=0.9)",
+        good="session.generate(ids, max_new_tokens=20, temperature=1.0, top_p=0.9)",
     ),
     "SEQ515": Code(
         "execution-failed",

@@ -31,8 +31,7 @@ TARGETS: dict[str, Code] = {
     "SEQ405": Code(
         "unsupported-form",
         "The target has no form for this part.",
-        "The support matrix in the documentation lists every form of every part; `portable` "
-        "has the most.",
+        "The support matrix in the documentation lists every form of every part; `portable` has the most.",
     ),
     "SEQ406": Code(
         "verification-failed",
@@ -53,8 +52,7 @@ TARGETS: dict[str, Code] = {
     "SEQ409": Code(
         "weights-unreadable",
         "The weights file cannot be read.",
-        "Weights are safetensors files. Pickled checkpoints are never loaded, because "
-        "loading one runs its code.",
+        "Weights are safetensors files. Pickled checkpoints are never loaded, because loading one runs its code.",
     ),
     "SEQ410": Code(
         "weights-unexpected",
@@ -84,7 +82,6 @@ TARGETS: dict[str, Code] = {
     "SEQ415": Code(
         "several-stacks",
         "The model is more than one graph.",
-        "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph "
-        "was asked for.",
+        "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph was asked for.",
     ),
 }

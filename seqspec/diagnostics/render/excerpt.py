@@ -34,9 +34,7 @@ def split_lines(text: str) -> list[str]:
     return _BREAK.split(text)
 
 
-def draw(
-    primary: Mark, others: Sequence[Mark], lines: Mapping[str, list[str]], paint: Painter
-) -> list[str]:
+def draw(primary: Mark, others: Sequence[Mark], lines: Mapping[str, list[str]], paint: Painter) -> list[str]:
     """The excerpt of the finding's file, then one of each other file that is involved."""
     files = list(dict.fromkeys([primary.file, *(mark.file for mark in others)]))
     marks = [primary, *others]
@@ -59,9 +57,7 @@ def _draw_file(marks: Sequence[Mark], lines: list[str], gutter: int, paint: Pain
     known = [mark for mark in marks if mark.span.line <= len(lines)]
     if not known or not any(lines[mark.span.line - 1].strip() for mark in known):
         # Nothing to show, as for a file that could not be read; keep what the marks say.
-        return [
-            f"{' ' * gutter} {paint('=', 'gutter')} {mark.label}" for mark in marks if mark.label
-        ]
+        return [f"{' ' * gutter} {paint('=', 'gutter')} {mark.label}" for mark in marks if mark.label]
     bar = paint("|", "gutter")
     out = [f"{' ' * gutter} {bar}"]
     previous = None

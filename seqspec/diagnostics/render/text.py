@@ -74,9 +74,7 @@ def summary(diagnostics: Iterable[Diagnostic], hidden: int) -> str:
     """`Found 3 errors and 1 warning in 2 files.`"""
     found = list(diagnostics)
     errors = sum(diagnostic.severity == "error" for diagnostic in found)
-    counts = [
-        _count(n, word) for n, word in ((errors, "error"), (len(found) - errors, "warning")) if n
-    ]
+    counts = [_count(n, word) for n, word in ((errors, "error"), (len(found) - errors, "warning")) if n]
     files = len({escape(diagnostic.file) for diagnostic in found if diagnostic.file})
     place = f" in {_count(files, 'file')}" if files else ""
     more = f" {hidden} more not shown." if hidden else ""
