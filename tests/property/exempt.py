@@ -61,7 +61,7 @@ def _sees_one(spec: Spec, weight: str) -> bool:
     first = spec.pooled == "first" and spec.facts.causal  # then the others are not read
     for stack in spec.model.resolved().stacks.values():
         for layer in stack.distinct():
-            for sublayer in layer.block:
+            for sublayer in layer.parts:
                 most = _most_seen(sublayer, slice(1) if first else slice(6))
                 if isinstance(sublayer, SelfAttention) and isinstance(sublayer.position, RelativeBias):
                     tables.append(_most_seen(sublayer, slice(-1, None)) if spec.pooled == "last" else most)
@@ -86,7 +86,7 @@ def _partly_read(spec: Spec, weight: str) -> bool:
         return False
     layers = [layer.recurrent for layer in model.decoder.flat() if layer.recurrent]
     bridges = [layer.bridge for layer in layers]
-    whole = any(isinstance(s, CrossAttention) for layer in model.decoder.flat() for s in layer.block)
+    whole = any(isinstance(s, CrossAttention) for layer in model.decoder.flat() for s in layer.parts)
     whole = whole or any(layer.attend for layer in layers) or any(b and b.state == "mean" for b in bridges)
     narrow = any(b and b.direction != "both" for b in bridges) or not all(bridges)
     narrow = narrow or weight.startswith("encoder.final_norm") or not list(model.encoder.flat())[-1].recurrent
