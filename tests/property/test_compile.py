@@ -7,7 +7,6 @@ import pytest
 from .of_compile import PROPERTIES
 from .rounds import SHORT, Property, hold
 
-
 OPEN = {"key order and comments": "the order of keys inside a part still changes the bytes of some random specs"}
 
 
