@@ -9,7 +9,7 @@ from .rounds import SHORT, Property, hold
 
 OPEN = {
     "weights of the graph": "a random spec with the newest block kinds does not end in time; to be looked into",
-    "every weight learns": "a backward recurrent matrix rightly gets no gradient under `pool: last`: wants an exemption",
+    "every weight learns": "a backward recurrent matrix rightly gets no gradient under `pool: last`",
 }
 
 
