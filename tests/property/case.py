@@ -187,7 +187,9 @@ class Onnx:
         given |= {n: np.zeros_like(feeds[n.replace("token_type_ids", "input_ids")]) for n in types - given.keys()}
         for name in wanted - given.keys():
             if name.endswith(("document_ids", "prefix_length")):
-                data = next(v for k, v in feeds.items() if k.endswith(("input_ids", "features", "pixel_values")))
+                side = "decoder_" if name.startswith("decoder_") else ""
+                ports = [f"{side}{port}" for port in ("input_ids", "features", "pixel_values")]
+                data = next(feeds[port] for port in ports if port in feeds)
                 time = self.case.shapes[name][1:]  # of an image, a number
                 length = [size if isinstance(size, int) else data.shape[1] for size in time]
                 given[name] = np.zeros([len(data), *length], np.int64)
