@@ -44,7 +44,7 @@ def _stack(stack: Plain, defaults: Plain, unit: int) -> Plain:
         stack["position"] = position | {"max_length": PATCHES**2 + stack["input"].get("class_token", False)}
     rows = [block for entry in stack["layers"] if (block := entry.get("block"))]
     for row in (*rows, *stack.get("blocks", {}).values()):
-        for sublayer in row:
+        for sublayer in (single for part in row for single in part.get("block", [part])):  # of a parallel, those inside
             if "heads" in sublayer:
                 _attention(sublayer, width, sublayer.get("position") or position, unit)
             elif "d_ff" in sublayer and width:
