@@ -29,10 +29,14 @@ def build(model: Model) -> Graph:
     last = built[model.last]
     attentions = [replace(weights, hint=f"attentions.{name}") for name, weights in last.weights.items()]
     reading = _reading(model, last)
-    outputs = [*_outputs(root, model, reading), *attentions]
-    region = root.done(*outputs)
-    loss = model.head.loss(root, reading, outputs[0], shift=facts[model.last].causal) if model.head else None
-    training = root.done(*outputs, loss) if loss else None
+    outputs = _outputs(root, model, reading)
+    region = root.done(*outputs, *attentions)
+    losses = [
+        head.loss(root, reading, output, shift=facts[model.last].causal, prefix=name and f"{name}_")
+        for (name, head), output in zip(model.heads.items(), outputs, strict=False)
+    ]
+    found = [loss for loss in losses if loss]
+    training = root.done(*outputs, *attentions, *found) if found else None
     return Graph(region, frozenset(once if model.stateful else ()), training)
 
 
@@ -56,10 +60,9 @@ def _plan(model: Model, name: str, stack: Stack) -> Plan:
 
 
 def _asks_for_padding(model: Model) -> bool:
-    """Whether a head asks which tokens are real: to reduce time, or the only one for a loss over all of it."""
-    if model.head and model.head.pooled == "none":
-        return model.head.labels_positions
-    return bool({head.pooled for head in model.heads.values()} - {"none", "final_state"})
+    """Whether a head asks which tokens are real: to reduce time, or for a loss over all of it."""
+    heads = model.heads.values()
+    return any(head.labels_positions if head.pooled == "none" else head.pooled != "final_state" for head in heads)
 
 
 def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[int]:

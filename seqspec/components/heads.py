@@ -64,10 +64,11 @@ class Head(Component):
         """Whether there is a label for every position, so that the loss asks which are real."""
         return False
 
-    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value | None:
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value | None:
         """What `labels` make of the output; None for a head that learns nothing by itself.
 
-        `shift`: the stack reads no future, so that its next token can be asked of it.
+        `shift`: the stack reads no future, so that its next token can be asked of it. `prefix` goes before `labels` and
+        `loss` where there are several heads.
         """
         return None
 
@@ -101,9 +102,9 @@ class LanguageModel(Head):
     def labels_positions(self) -> bool:
         return True
 
-    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
-        labels = g.input("labels", output.shape[:-1], "int64", optional=True)
-        return g.add(CrossEntropy(shift), output, labels, reading.mask, hint="loss")
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
+        labels = g.input(f"{prefix}labels", output.shape[:-1], "int64", optional=True)
+        return g.add(CrossEntropy(shift), output, labels, reading.mask, hint=f"{prefix}loss")
 
 
 class MaskedLanguageModel(Head):
@@ -151,9 +152,9 @@ class MaskedLanguageModel(Head):
     def labels_positions(self) -> bool:
         return True
 
-    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
-        labels = g.input("labels", output.shape[:-1], "int64", optional=True)
-        return g.add(CrossEntropy(), output, labels, reading.mask, hint="loss")
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
+        labels = g.input(f"{prefix}labels", output.shape[:-1], "int64", optional=True)
+        return g.add(CrossEntropy(), output, labels, reading.mask, hint=f"{prefix}loss")
 
 
 class Ctc(Head):
@@ -181,11 +182,11 @@ class Ctc(Head):
     def labels_positions(self) -> bool:
         return True
 
-    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
         from seqspec.ops.ctc import CtcLoss
 
-        labels = g.input("labels", (output.shape[0], dim("label_length")), "int64", optional=True)
-        return g.add(CtcLoss(self.blank_id), output, labels, reading.mask, hint="loss")
+        labels = g.input(f"{prefix}labels", (output.shape[0], dim("label_length")), "int64", optional=True)
+        return g.add(CtcLoss(self.blank_id), output, labels, reading.mask, hint=f"{prefix}loss")
 
 
 def _check_table(tied: bool, vocab_size: int | None, stack: Readable) -> Findings:
@@ -262,9 +263,9 @@ class Classifier(PooledHead):
     def labels_positions(self) -> bool:
         return self.pool == "none"
 
-    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
-        labels = g.input("labels", output.shape[:-1], "int64", optional=True)
-        return g.add(CrossEntropy(), output, labels, self._padding(reading), hint="loss")
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
+        labels = g.input(f"{prefix}labels", output.shape[:-1], "int64", optional=True)
+        return g.add(CrossEntropy(), output, labels, self._padding(reading), hint=f"{prefix}loss")
 
 
 class Regression(PooledHead):
@@ -284,9 +285,9 @@ class Regression(PooledHead):
     def labels_positions(self) -> bool:
         return self.pool == "none"
 
-    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool) -> Value:
-        labels = g.input("labels", output.shape, optional=True)
-        return g.add(MeanSquaredError(), output, labels, self._padding(reading), hint="loss")
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
+        labels = g.input(f"{prefix}labels", output.shape, optional=True)
+        return g.add(MeanSquaredError(), output, labels, self._padding(reading), hint=f"{prefix}loss")
 
 
 class Embedding(PooledHead):

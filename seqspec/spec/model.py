@@ -164,10 +164,11 @@ class Model(Component):
             yield from (f.under("head") for f in self.head.check(readable))
         if self.head and self.outputs:
             yield Finding("SEQ110", ("outputs",), "`outputs` stands in the place of `head`", "keep one of them")
-        taken = set(self._inputs())
-        for name, head in (self.outputs or {}).items():
+        inputs, outputs = set(self._inputs()), self.outputs or {}
+        taken = {"loss", *inputs, *(f"{name}_{added}" for name in outputs for added in ("labels", "loss"))}
+        for name, head in outputs.items():
             yield from (f.under("outputs", name) for f in head.check(readable))
-            if name in taken or name == "loss":
+            if name in taken or f"{name}_labels" in inputs:
                 text = f"the name `{name}` is taken, by an input or by what training adds"
                 yield Finding("SEQ223", ("outputs", name), text)
 

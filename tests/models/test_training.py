@@ -101,6 +101,28 @@ def test_the_loss_of_a_head(name: str) -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in found.parameters())
 
 
+def test_several_heads_have_losses_of_their_own() -> None:
+    heads = "tags: {kind: classifier, classes: 4, pool: none}, one: {kind: regression, size: 1, pool: mean}"
+    heads += ", e: {kind: embedding, pool: max}"
+    text = f"seqspec: 1\nname: m\nencoder: {{{TOKENS}, {LSTM_BOTH}}}\noutputs: {{{heads}}}"
+    found, draw = seqspec.to_torch(text).double(), torch.Generator().manual_seed(0)
+    tags, one = torch.randint(4, (3, 7), generator=draw), torch.randn(3, 1, generator=draw, dtype=torch.float64)
+    out = found(IDS, tags_labels=tags)
+    assert out.one_loss is None
+    torch.testing.assert_close(out.tags_loss, F.cross_entropy(out.tags[MASK], tags[MASK]), rtol=0, atol=1e-12)
+    out = found(IDS, one_labels=one)
+    assert out.tags_loss is None
+    torch.testing.assert_close(out.one_loss, F.mse_loss(out.one, one), rtol=0, atol=1e-12)
+    assert out._fields == ("tags", "one", "e", "tags_loss", "one_loss")
+    assert [port.name for port in signature(seqspec.build(text)).outputs] == ["tags", "one", "e"]
+
+
+def test_what_training_adds_is_no_name_of_an_output() -> None:
+    text = f"seqspec: 1\nname: m\nencoder: {{{TOKENS}, {LSTM_BOTH}}}\noutputs: {{a: HEAD, a_loss: HEAD}}"
+    text = text.replace("HEAD", "{kind: classifier, classes: 4, pool: none}")
+    assert [d.code for d in seqspec.check(text)] == ["SEQ223"]
+
+
 @pytest.mark.parametrize("name", UNLABELLED)
 def test_what_learns_nothing_by_itself_takes_no_labels(name: str) -> None:
     found = model(name)

@@ -87,9 +87,11 @@ def every_loss_trains(case: Case) -> float | None:
 
 
 def learns(case: Case) -> bool:
-    """Whether there are labels, one for each position or row; those of CTC have a length of their own."""
+    """Whether one head has labels, one for each position or row; those of CTC have a length of their own."""
     training = case.spec.graph.training
-    return training is not None and not any("label_length" in names(n) for v in training.inputs for n in v.shape)
+    if training is None or case.spec.model.head is None:
+        return False
+    return not any("label_length" in names(n) for v in training.inputs for n in v.shape)
 
 
 def labels(case: Case) -> Array:
