@@ -41,9 +41,9 @@ def real_labels(labels, mask):
 )
 
 _NEXT_LABELS = Helper(
-    "next_labels",
+    "labels_ahead",
     '''
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -137,7 +137,7 @@ class CrossEntropy(Op):
     def onnx(self, o: OnnxWriter, logits: Any, labels: Any, mask: Any | None) -> tuple[Any, ...]:
         real = None if mask is None else last_columns(o, mask, logits)
         if self.shift:
-            labels = _next_labels(o, labels, real)
+            labels = _labels_ahead(o, labels, real)
         if real is not None:
             labels = o.Where(real, labels, o.scalar(IGNORED, "int64"))
         counts = o.Not(o.Equal(labels, o.scalar(IGNORED, "int64")))
@@ -183,7 +183,7 @@ class MeanSquaredError(Op):
         return (_mean(o, o.Mul(error, error), counts),)
 
 
-def _next_labels(o: OnnxWriter, labels: Any, real: Any | None) -> Any:
+def _labels_ahead(o: OnnxWriter, labels: Any, real: Any | None) -> Any:
     """labels[B, T] -> the label of the next real token [B, T]."""
     length = o.size(labels, 1)
     places = o.Range(o.scalar(0, "int64"), o.Squeeze(length, o.ints(0)), o.scalar(1, "int64"))

@@ -89,7 +89,7 @@ def recomputed(layers):
     return [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
 
 
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -284,5 +284,5 @@ class AlibiDecoder(nn.Module):
         past = past_from(state)
         x, mask, present = self.decoder(input_ids, attention_mask, past)  # [B, T, 768], [B, S]
         logits = F.linear(x, self.decoder.embed_tokens.weight)  # [B, T, 50257]
-        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        loss = None if labels is None else cross_entropy(logits, labels_ahead(labels, mask, logits.size(1)))  # []
         return Output(logits, loss, State(flatten(STATE, present)))

@@ -116,7 +116,7 @@ def padding_mask(x, given, own, past=None, past_length=0):
     return torch.cat([mask.new_ones(batch, past_length) if past is None else past, mask], 1)
 
 
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -255,5 +255,5 @@ class ElmanLanguageModel(nn.Module):
         past = past_from(state)
         x, mask, present = self.decoder(input_ids, attention_mask, past)  # [B, T, 64], [B, T]
         logits = F.linear(x, self.decoder.embed_tokens.weight)  # [B, T, 2000]
-        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        loss = None if labels is None else cross_entropy(logits, labels_ahead(labels, mask, logits.size(1)))  # []
         return Output(logits, loss, State(flatten(STATE, present)))

@@ -103,7 +103,7 @@ def recomputed(layers):
     return [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
 
 
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -299,5 +299,5 @@ class GptJ6b(nn.Module):
         past = past_from(state)
         x, mask, present = self.decoder(input_ids, attention_mask, position_ids, past)  # [B, T, 4096], [B, S]
         logits = self.head(x)  # [B, T, 50400]
-        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        loss = None if labels is None else cross_entropy(logits, labels_ahead(labels, mask, logits.size(1)))  # []
         return Output(logits, loss, State(flatten(STATE, present)))

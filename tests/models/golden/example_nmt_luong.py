@@ -156,7 +156,7 @@ def real_ids(ids, pad_id, past_length):
     return real
 
 
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -395,5 +395,5 @@ class NmtLuong(nn.Module):
         # [B, T, 256], [B, S]
         x, mask, present = self.decoder(decoder_input_ids, memory, mask, h_0, c_0, decoder_attention_mask, past)
         logits = self.head(x)  # [B, T, 8000]
-        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        loss = None if labels is None else cross_entropy(logits, labels_ahead(labels, mask, logits.size(1)))  # []
         return Output(logits, loss, State(flatten(STATE, present)))

@@ -124,7 +124,7 @@ def within_table(positions, max_length):
     return positions
 
 
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -444,5 +444,5 @@ class SpeechToText(nn.Module):
             decoder_input_ids, memory, decoder_attention_mask, decoder_position_ids, mask, past
         )  # [B, T, 384], [B, S]
         logits = F.linear(x, self.decoder.embed_tokens.weight)  # [B, T, 51865]
-        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        loss = None if labels is None else cross_entropy(logits, labels_ahead(labels, mask, logits.size(1)))  # []
         return Output(logits, loss, State(flatten(STATE, present)))

@@ -111,7 +111,7 @@ def real_ids(ids, pad_id, past_length):
     return real
 
 
-def next_labels(labels, mask, length):
+def labels_ahead(labels, mask, length):
     """labels[B, T] -> [B, T], at every real token the label of the next one; -100 at the last, and at padding.
 
     With labels[B, T + 1] the last column is what follows this chunk.
@@ -466,5 +466,5 @@ class T5V11Small(nn.Module):
             decoder_input_ids, self.encoder.embed_tokens.weight, memory, mask, decoder_attention_mask, past
         )  # [B, T, 512], [B, S]
         logits = self.head(x)  # [B, T, 32128]
-        loss = None if labels is None else cross_entropy(logits, next_labels(labels, mask, logits.size(1)))  # []
+        loss = None if labels is None else cross_entropy(logits, labels_ahead(labels, mask, logits.size(1)))  # []
         return Output(logits, loss, State(flatten(STATE, present)))
