@@ -40,7 +40,8 @@ def places(found: Checked) -> list[str]:
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
 def test_sound_specs_have_a_graph(path: Path) -> None:
     found = examine(path)
-    assert places(found) == []
+    # said of every row that is longer than a `dynamic` or `longrope` was trained for
+    assert [place for place in places(found) if not place.startswith("SEQ238")] == []
     assert found.graph is not None
 
 
@@ -57,7 +58,8 @@ def test_there_are_fixtures() -> None:
 
 def test_the_target_specs_are_the_examples() -> None:
     names = {"lstm-sentiment", "gru-forecast", "nmt-bahdanau", "transformer-base", "gpt2", "llama-3.2-1b", "minilm"}
-    assert names | {"hybrid-window"} <= {path.stem for path in EXAMPLES}
+    names |= {"hybrid-window", "longformer-tiny", "alibi-decoder", "speech-to-text", "captioner"}
+    assert names <= {path.stem for path in EXAMPLES}
 
 
 # ---- load ------------------------------------------------------------------------------------------------------------

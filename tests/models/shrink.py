@@ -18,7 +18,7 @@ Plain = Any
 # widths that must stay in proportion: one flows into the other, is tied to it or copied from it
 COUPLED = ("d_model", "hidden_size", "channels")
 MOST = {
-    "repeat": 2, "num_layers": 2, "vocab_size": 61, "classes": 3, "token_types": 3, "max_length": 64, "kv_heads": 2,
+    "repeat": 2, "num_layers": 4, "vocab_size": 61, "classes": 3, "token_types": 3, "max_length": 64, "kv_heads": 2,
     "projected_length": 3, "d_attention": 5, "projection_size": 3, "value_dim": 3, "mel_bins": 6, "block_size": 3,
 }  # fmt: skip
 WINDOWS = ("size", "left", "right")
