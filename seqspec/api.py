@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqspec.build import build as build_graph
-from seqspec.checking import check, load
+from seqspec.checking import check, examine, load, placing
 from seqspec.diagnostics import CompileError
 from seqspec.diagnostics.extras import extra
+from seqspec.document import Document
 from seqspec.graph.ir import Graph
 from seqspec.spec.model import Model
 
@@ -120,6 +121,9 @@ def to_onnx(
     dtype: str = "float32",
     logits: Logits = "all",
     quantize: Quantize | None = None,
+    genai: bool = False,
+    transformers_js: bool = False,
+    eos_id: int | None = None,
     seed: int = 0,
     verify: bool = True,
     told: Told | None = None,
@@ -127,18 +131,19 @@ def to_onnx(
     """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none.
 
     `logits="last"` keeps those of each row's last real token alone, which is all that generation reads. `quantize`
-    stores the weights of linear maps in 8 or 4 bits; the manifest says under `error` what that costs. `told` is
-    handed the verification.
+    stores the weights of linear maps in 8 or 4 bits; the manifest says under `error` what that costs. With `genai`
+    onnxruntime-genai loads the folder too, with `transformers_js` Transformers.js, which end a text at `eos_id`. `told`
+    is handed the verification.
     """
     if target not in TARGETS:
         raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
     if (target, dtype) == ("cpu", "bfloat16"):
         text = "onnxruntime computes no matrix product in bfloat16 on the CPU"
         raise CompileError("SEQ411", text, "choose float16, or another target")
-    model = _model(spec)
+    model, document = _read(spec)
     graph = build_graph(model)
-    with extra("onnx"):
-        from seqspec.backends.onnx import write_directory
+    with extra("onnx"), placing(document):
+        from seqspec.backends.onnx import Programs, write_directory
         from seqspec.backends.weights import Drawn
         from seqspec.runtime.facts import facts
         from seqspec.runtime.verify import require
@@ -156,6 +161,7 @@ def to_onnx(
             seed=seed,
             spec=resolved(model),
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},
+            programs=Programs(genai, transformers_js, eos_id),
             check=partial(require, weights=known, told=told) if verify else None,
         )
     return Path(path)
@@ -189,6 +195,16 @@ def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]
 
 def _model(spec: Spec) -> Model:
     return spec if isinstance(spec, Model) else load(spec)
+
+
+def _read(spec: Spec) -> tuple[Model, Document | None]:
+    """The model, and the document that says where its parts stand."""
+    if isinstance(spec, Model):
+        return spec, None
+    found = examine(spec)
+    found.report.raise_errors(found.sources)
+    assert found.model is not None
+    return found.model, found.document
 
 
 def _weights(weights: Weights | None) -> Mapping[str, Any] | None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from seqspec.build import build
 from seqspec.components.base import Finding
-from seqspec.diagnostics import Diagnostic, Report, SpecError
+from seqspec.diagnostics import CompileError, Diagnostic, Report, SpecError
 from seqspec.document import Document, Path
 from seqspec.document import load as read
 from seqspec.graph.ir import Graph
@@ -39,6 +40,7 @@ class Checked(NamedTuple):
     sources: Mapping[str, str]
     model: Model | None = None
     graph: Graph | None = None
+    document: Document | None = None
 
 
 def load(source: Source, overrides: Sequence[str] = ()) -> Model:
@@ -81,7 +83,21 @@ def examine_document(document: Document) -> Checked:
     except ShapeError as error:
         report.add(document.diagnostic("SEQ301", str(error), _path(error.origin)))
         return Checked(report, document.sources, model)
-    return Checked(report, document.sources, model, graph)
+    return Checked(report, document.sources, model, graph, document)
+
+
+@contextmanager
+def placing(document: Document | None) -> Iterator[None]:
+    """What cannot be compiled is told at the line and column of the part of the spec that it names."""
+    try:
+        yield
+    except CompileError as error:
+        (found,) = error.diagnostics
+        if document is not None and found.path:
+            error.place(
+                document.diagnostic(found.code, found.message, _path(found.path), hint=found.hint), document.sources
+            )
+        raise
 
 
 def _document(source: Source, overrides: Sequence[str]) -> Document:

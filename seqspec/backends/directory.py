@@ -12,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from seqspec.diagnostics import CompileError
@@ -38,7 +38,8 @@ def replacing(path: Path) -> Iterator[Path]:
         _unwritable(path, error)
     try:
         yield fresh
-        _sync(fresh)
+        for inner in (*(f for f in fresh.rglob("*") if f.is_dir()), fresh):
+            _sync(inner)
         _swap(fresh, path)
         _sync(path.parent)
     except OSError as error:
@@ -106,11 +107,17 @@ def refuse_file(path: Path, ours: Callable[[bytes], bool]) -> None:
 def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes the manifest, last of all, with size and SHA-256 of every file; `known` has those hashed on the way."""
     files = {}
-    for file in sorted(f for f in folder.iterdir() if f.name != MANIFEST):
-        _sync(file)
-        files[file.name] = known.get(file.name) or record(file)
+    for name in names(folder):
+        _sync(folder / name)
+        files[name] = known.get(name) or record(folder / name)
     text = json.dumps({"seqspec": SCHEMA, **manifest, "files": files}, indent=2, ensure_ascii=False)
     write(folder / MANIFEST, (text + "\n").encode())
+
+
+def names(folder: Path) -> list[str]:
+    """The files below a folder, as paths in it, without the manifest."""
+    found = (f.relative_to(folder).as_posix() for f in folder.rglob("*") if not f.is_dir())
+    return sorted(name for name in found if name != MANIFEST)
 
 
 def record(file: Path) -> dict[str, Any]:
@@ -129,10 +136,11 @@ def write(file: Path, content: bytes) -> None:
 
 def _foreign(path: Path) -> str | None:
     """The first thing in a directory that no manifest of ours lists."""
-    found = sorted(entry.name for entry in path.iterdir())
+    found = sorted(f.relative_to(path).as_posix() for f in path.rglob("*"))
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
         ours = {MANIFEST, *manifest["files"]} if manifest["seqspec"] else set()
+        ours |= {parent.as_posix() for name in ours for parent in PurePosixPath(name).parents}
     except (OSError, ValueError, KeyError, TypeError):
         ours = set()
     return next((name for name in found if name not in ours), None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqspec.checking import placing
 from seqspec.cli.interrupt import interruptible
 from seqspec.cli.spec import checked, overridable
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from seqspec.runtime.compare import Verification
 
 PATH = click.Path(path_type=Path)
-_ONNX_ONLY = ("target", "dtype", "logits", "quantize")
+_ONNX_ONLY = ("target", "dtype", "logits", "quantize", "genai", "transformers_js", "eos_id")
 _NOT_PYTHON = ("weights", "seed", "no_verify")
 
 
@@ -26,6 +27,9 @@ _NOT_PYTHON = ("weights", "seed", "no_verify")
 @click.option("--dtype", metavar="D", help="What the model computes in: float32, float16, bfloat16. [float32]")
 @click.option("--logits", type=click.Choice(["all", "last"]), help="At all positions, or the last real ones. [all]")
 @click.option("--quantize", type=click.Choice(["int8", "int4"]), help="The weights of linear maps, in blocks of 32.")
+@click.option("--genai", is_flag=True, help="Also for onnxruntime-genai: a decoder with genai_config.json.")
+@click.option("--transformers-js", is_flag=True, help="Also for Transformers.js: a decoder with config.json.")
+@click.option("--eos-id", type=click.IntRange(0), metavar="ID", help="The id at which those programs end a text.")
 @click.option("--weights", type=PATH, metavar="F", help="A safetensors file.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random weights, where none are given. [0]")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with PyTorch.")
@@ -38,15 +42,17 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
 
     verify = not given.pop("no_verify", False)
     with interruptible():
-        model = checked(spec, overrides).model
-        assert model is not None
+        found = checked(spec, overrides)
+        assert found.model is not None
+        model = found.model
         results: list[Verification] = []
         if kind == "python":
             api.write_source(model, output)
         elif kind == "torch":
             api.write_torch(model, output, verify=verify, told=results.append, **given)
         else:
-            api.to_onnx(model, output, verify=verify, told=results.append, **given)
+            with placing(found.document):
+                api.to_onnx(model, output, verify=verify, told=results.append, **given)
         click.echo(_success(output, results, kind))
 
 
@@ -54,7 +60,8 @@ def _success(output: Path, results: list[Verification], kind: str) -> str:
     """What was written, and how well it agrees."""
     if kind == "python":
         return f"wrote {output}"
-    files = f"wrote {output}: {', '.join(sorted(file.name for file in output.iterdir()))}"
+    names = sorted(f.relative_to(output).as_posix() for f in output.rglob("*") if f.is_file())
+    files = f"wrote {output}: {', '.join(names)}"
     if not results:
         return f"{files}; not verified"
     (result,) = results
@@ -72,3 +79,5 @@ def _refuse_unused(kind: str, given: dict[str, Any]) -> None:
         raise click.UsageError(f"--{unused[0].replace('_', '-')} does not go with --to {kind}")
     if "weights" in given and "seed" in given:
         raise click.UsageError("--seed draws random weights, and --weights gives others: leave one of them out")
+    if "eos_id" in given and not given.keys() & {"genai", "transformers_js"}:
+        raise click.UsageError("--eos-id goes with --genai or --transformers-js; `generate` takes its own")

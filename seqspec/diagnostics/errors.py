@@ -10,9 +10,9 @@ from .diagnostic import Diagnostic
 class SeqspecError(Exception):
     """Something is wrong that has no place in a spec; `diagnostics` holds that one finding."""
 
-    def __init__(self, code: str, message: str, hint: str | None = None, file: str = "") -> None:
-        self._set((Diagnostic(code, message, file=file, hint=hint),), {}, 0)
-        self.args = (code, message, hint, file)
+    def __init__(self, code: str, message: str, hint: str | None = None, file: str = "", path: str = "") -> None:
+        self._set((Diagnostic(code, message, file=file, path=path, hint=hint),), {}, 0)
+        self.args = (code, message, hint, file, path)
 
     def _set(self, found: tuple[Diagnostic, ...], sources: Mapping[str, str], hidden: int) -> None:
         self.diagnostics = found
@@ -51,6 +51,10 @@ class SpecError(SeqspecError):
 
 class CompileError(SeqspecError):
     """A spec that checks cannot be compiled, exported, imported or verified here (SEQ4xx)."""
+
+    def place(self, found: Diagnostic, sources: Mapping[str, str]) -> None:
+        """The same finding with its place in the spec."""
+        self._set((found,), sources, 0)
 
 
 class RuntimeFault(SeqspecError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from seqspec.backends.directory import MANIFEST, SCHEMA, record
@@ -90,7 +90,7 @@ def _no_folder(file: Path) -> RuntimeFault:
 
 def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
     graphs = {role: folder / name for role, name in data["graphs"].items()}
-    unknown = [path.name for path in graphs.values() if path.name not in data["files"]]
+    unknown = [name for name in data["graphs"].values() if name not in data["files"]]
     if unknown:
         raise ValueError(f"{unknown[0]} is not among its files")
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
@@ -102,7 +102,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     """Sizes first: a file cut short is found before anything is hashed."""
     for name, wanted in files.items():
-        if Path(name).name != name or name in ("", ".", ".."):
+        if PurePosixPath(name).is_absolute() or not name or {".", "..", ""} & set(name.split("/")) or "\\" in name:
             raise ValueError(f"{name!r} is no file of this folder")
         file = folder / name
         if not file.is_file():

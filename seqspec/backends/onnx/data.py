@@ -18,19 +18,20 @@ _PAGE, _LINE, _LARGE = 4096, 64, 1 << 16
 _MANY = 1 << 26
 
 
-def write_data(models: Iterable[ir.Model], folder: Path) -> dict[str, Any]:
-    """Moves the lazy weights of `models` to the file; returns its size and SHA-256."""
+def write_data(models: Iterable[ir.Model], path: Path) -> dict[str, Any]:
+    """Moves the lazy weights of `models` to the file at `path`, beside which they lie; returns its size and SHA-256."""
     values = [v for model in models for v in model.graph.initializers.values()]
     lazy = [(v, v.const_value) for v in values if isinstance(v.const_value, ir.LazyTensor)]
     stored: dict[int, ir.ExternalTensor] = {}
-    with (folder / NAME).open("wb") as stream, ThreadPoolExecutor(1) as hasher:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as stream, ThreadPoolExecutor(1) as hasher:
         file = _Hashed(stream, hasher)
         for value, tensor in lazy:
             if id(tensor) not in stored:
-                stored[id(tensor)] = _store(file, tensor)
+                stored[id(tensor)] = _store(file, tensor, path.name)
             there = stored[id(tensor)]
             value.const_value = ir.ExternalTensor(
-                NAME, there.offset, there.length, there.dtype, shape=there.shape, name=str(value.name)
+                path.name, there.offset, there.length, there.dtype, shape=there.shape, name=str(value.name)
             )
         stream.flush()
         os.fsync(stream.fileno())
@@ -64,12 +65,12 @@ class _Hashed:
             self._hashing = None
 
 
-def _store(file: _Hashed, tensor: ir.LazyTensor) -> ir.ExternalTensor:
+def _store(file: _Hashed, tensor: ir.LazyTensor, name: str) -> ir.ExternalTensor:
     array = tensor.numpy()
     alignment = _PAGE if array.nbytes >= _LARGE else _LINE
     file.write(bytes(-file.size % alignment))
     offset = file.size
     file.write(array.reshape(-1).view(numpy.uint8).data)
     return ir.ExternalTensor(
-        NAME, offset, array.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape), name=str(tensor.name)
+        name, offset, array.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape), name=str(tensor.name)
     )

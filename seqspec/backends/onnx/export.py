@@ -13,6 +13,7 @@ from seqspec.backends.memory import refuse_if_too_large
 from seqspec.backends.onnx import data
 from seqspec.backends.onnx.lower import lower
 from seqspec.backends.onnx.manifest import manifest, package_version
+from seqspec.backends.onnx.programs import Programs
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.backends.onnx.types import check_dtype
 from seqspec.diagnostics import CompileError
@@ -48,14 +49,15 @@ def write_directory(
     seed: int = 0,
     spec: str = "",
     inputs: Mapping[str, Any] | None = None,
+    programs: Programs | None = None,
     check: Callable[[Path], Mapping[str, Any] | None] | None = None,
     **options: Any,
 ) -> None:
     """The files of `export` over one data file, `spec.yaml` and the manifest, in the place of `path` or not at all.
 
-    `spec` is the text to keep; `inputs` says more about inputs by name, as plain data: a pad_id, a limit. `check` sees
-    the complete directory before it takes its place, and raises if that must not happen; what it returns joins the
-    manifest.
+    `spec` is the text to keep; `inputs` says more about inputs by name, as plain data: a pad_id, a limit; `programs`
+    may lay the files elsewhere, and add their own. `check` sees the complete directory before it takes its place, and
+    raises if that must not happen; what it returns joins the manifest.
     """
     asked = _checked(graph, Options(**options))
     refuse(path)
@@ -63,17 +65,21 @@ def write_directory(
     tensors = _tensors(graph, weights, asked, seed)
     flat = inference(graph, asked.logits)
     roles = _roles(flat, asked)
+    known, others = inputs or {}, programs or Programs()
+    places = {role: others.place(role, asked) for role in roles}
+    described = manifest(graph, flat, roles, asked, places=places, inputs=known)
+    files = others.files(flat, known, asked, in_place=described["in_place"])
     models = _lower(flat, roles, tensors)
-    described = manifest(graph, flat, roles, asked, inputs=inputs or {})
     with replacing(path) as folder:
-        known = {data.NAME: data.write_data(models.values(), folder)}
+        hashed = {others.data(asked): data.write_data(models.values(), folder / others.data(asked))}
         for role, made in models.items():
-            write(folder / f"{role}.onnx", ir.to_proto(made).SerializeToString(deterministic=True))
-        write(folder / "spec.yaml", spec.encode())
-        seal(folder, described, known)
+            write(folder / places[role], ir.to_proto(made).SerializeToString(deterministic=True))
+        for name, content in {**files, "spec.yaml": spec.encode()}.items():
+            write(folder / name, content)
+        seal(folder, described, hashed)
         found = check(folder) if check is not None else None
         if found:
-            seal(folder, {**described, **found}, known)
+            seal(folder, {**described, **found}, hashed)
 
 
 def _checked(graph: Graph, asked: Options) -> Options:

@@ -21,7 +21,13 @@ _PACKAGES = ("seqspec-compiler", "onnx", "onnx-ir", "numpy")
 
 
 def manifest(
-    graph: Graph, flat: Graph, roles: Mapping[str, Graph], asked: Options, *, inputs: Mapping[str, Any]
+    graph: Graph,
+    flat: Graph,
+    roles: Mapping[str, Graph],
+    asked: Options,
+    *,
+    places: Mapping[str, str],
+    inputs: Mapping[str, Any],
 ) -> dict[str, Any]:
     """`flat` is the graph in one piece as the files compute it; `graph` still knows what callers may leave out."""
     files = signature(flat)
@@ -35,7 +41,7 @@ def manifest(
         "backend": "onnx",
         "versions": {name: package_version(name) for name in _PACKAGES},
         **asked.to_json(),
-        "graphs": {role: f"{role}.onnx" for role in roles},
+        "graphs": dict(places),
         "signature": described,
         "inputs": dict(inputs),
         "in_place": _in_place(list(roles.values())[-1]),

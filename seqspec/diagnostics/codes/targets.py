@@ -84,4 +84,13 @@ TARGETS: dict[str, Code] = {
         "The model is more than one graph.",
         "A spec with two stacks exports `encoder.onnx` and `decoder.onnx`; a single graph was asked for.",
     ),
+    "SEQ416": Code(
+        "program-cannot-drive",
+        "The other program cannot drive this model.",
+        "onnxruntime-genai and Transformers.js feed ids, a mask and positions, and carry the keys and values of every "
+        "layer from call to call. What a model takes or carries besides, they do not know. `seqspec run` and "
+        "`generate` run every model, and so does any program that feeds onnxruntime itself.",
+        bad="seqspec compile examples/nmt-bahdanau.yaml --to onnx --genai -o out",
+        good="seqspec compile examples/tiny-llama.yaml --to onnx --genai -o out",
+    ),
 }
