@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from seqspec.build import build as build_graph
 from seqspec.checking import check, examine, load, placing
-from seqspec.diagnostics import CompileError
+from seqspec.diagnostics import CompileError, arguments
 from seqspec.diagnostics.extras import extra
 from seqspec.document import Document
 from seqspec.graph.ir import Graph
+from seqspec.passes.options import Options
 from seqspec.spec.model import Model
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
 Weights = Mapping[str, Any] | str | os.PathLike[str]
 """Arrays or tensors by parameter name, or a safetensors file of them."""
-TARGETS: tuple[Target, ...] = ("cpu", "cuda", "portable")
 
 __all__ = [
     "build",
@@ -49,14 +49,14 @@ __all__ = [
 
 def build(spec: Spec) -> Graph:
     """The graph of ops, with symbolic shapes."""
-    return build_graph(_model(spec))
+    return build_graph(load(spec))
 
 
 def resolved(spec: Spec) -> str:
     """The spec as YAML with every default filled in; it compiles to the same bytes."""
     from seqspec.spec.dump import resolved as dumped
 
-    return dumped(_model(spec))
+    return dumped(load(spec))
 
 
 def to_source(spec: Spec) -> str:
@@ -71,6 +71,7 @@ def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn
 
     In training mode, as every module that was just made: `.eval()` switches dropout off.
     """
+    arguments.whole(seed, "seed")
     graph = build(spec)
     with extra("torch"):
         from seqspec.backends.memory import refuse_if_too_large_at_once
@@ -85,8 +86,9 @@ def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
     from seqspec.backends.directory import replace_file
     from seqspec.backends.source.file import is_ours
 
-    replace_file(Path(path), to_source(spec).encode(), is_ours)
-    return Path(path)
+    place = arguments.path(path)
+    replace_file(place, to_source(spec).encode(), is_ours)
+    return place
 
 
 def write_torch(
@@ -102,14 +104,15 @@ def write_torch(
 
     `told` is handed the verification.
     """
-    model = _model(spec)
+    place = _output(path, seed, verify, told)
+    model = load(spec)
     graph = build_graph(model)
     with extra("torch"):
         from seqspec.runtime.torch_folder import require, write_folder
 
         check = partial(require, told=told) if verify else None
-        write_folder(graph, Path(path), _weights(weights), seed=seed, spec=resolved(model), check=check)
-    return Path(path)
+        write_folder(graph, place, _weights(weights), seed=seed, spec=resolved(model), check=check)
+    return place
 
 
 def to_onnx(
@@ -135,9 +138,13 @@ def to_onnx(
     onnxruntime-genai loads the folder too, with `transformers_js` Transformers.js, which end a text at `eos_id`. `told`
     is handed the verification.
     """
-    if target not in TARGETS:
-        raise CompileError("SEQ405", f"there is no target {target!r}; targets are {', '.join(TARGETS)}")
-    if (target, dtype) == ("cpu", "bfloat16"):
+    place = _output(path, seed, verify, told)
+    arguments.flag(genai, "genai")
+    arguments.flag(transformers_js, "transformers_js")
+    if eos_id is not None:
+        arguments.whole(eos_id, "eos_id")
+    asked = Options(target, dtype, logits, quantize)
+    if (asked.target, asked.dtype) == ("cpu", "bfloat16"):
         text = "onnxruntime computes no matrix product in bfloat16 on the CPU"
         raise CompileError("SEQ411", text, "choose float16, or another target")
     model, document = _read(spec)
@@ -152,19 +159,16 @@ def to_onnx(
         known = Drawn(graph.root.params, seed) if given is None else given
         write_directory(
             graph,
-            Path(path),
+            place,
             given,
-            target=target,
-            dtype=dtype,
-            logits=logits,
-            quantize=quantize,
+            **asked.to_json(),
             seed=seed,
             spec=resolved(model),
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},
             programs=Programs(genai, transformers_js, eos_id),
             check=partial(require, weights=known, told=told) if verify else None,
         )
-    return Path(path)
+    return place
 
 
 def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
@@ -174,33 +178,39 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
     """
     from seqspec.runtime.manifest import read
 
-    if read(Path(path)).backend == "torch":
+    folder = arguments.path(path)
+    arguments.whole(seed, "seed")
+    if read(folder).backend == "torch":
         with extra("torch"):
             from seqspec.runtime.torch_folder import verify as of_torch
 
-            return of_torch(path, seed=seed)
+            return of_torch(folder, seed=seed)
     with extra("onnx"):
         from seqspec.runtime.verify import verify as of_onnx
 
-        return of_onnx(path, seed=seed)
+        return of_onnx(folder, seed=seed)
 
 
 def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
     """A Hugging Face directory -> spec.yaml and model.safetensors in the folder `path`."""
+    source, place = arguments.path(directory, "directory"), arguments.path(path)
     with extra("onnx"):
         from seqspec.importers import import_model as imported
 
-        return imported(Path(directory), Path(path))
+        return imported(source, place)
 
 
-def _model(spec: Spec) -> Model:
-    return spec if isinstance(spec, Model) else load(spec)
+def _output(path: str | os.PathLike[str], seed: int, verify: bool, told: Told | None) -> Path:
+    """The path of an output; refuses what else all outputs take, if it is of another type."""
+    arguments.whole(seed, "seed")
+    arguments.flag(verify, "verify")
+    if told is not None and not callable(told):
+        raise arguments.refused("told", "a function, or nothing", told)
+    return arguments.path(path)
 
 
 def _read(spec: Spec) -> tuple[Model, Document | None]:
     """The model, and the document that says where its parts stand."""
-    if isinstance(spec, Model):
-        return spec, None
     found = examine(spec)
     found.report.raise_errors(found.sources)
     assert found.model is not None
@@ -211,6 +221,8 @@ def _weights(weights: Weights | None) -> Mapping[str, Any] | None:
     """A mapping as it is; of a file, one that reads each tensor when it is asked for."""
     if weights is None or isinstance(weights, Mapping):
         return weights
+    if not isinstance(weights, str | os.PathLike):
+        raise arguments.refused("weights", "arrays by parameter name, or the path of a safetensors file", weights)
     from seqspec.importers.arrays import Arrays
 
-    return Arrays(Path(weights))
+    return Arrays(arguments.path(weights, "weights"))

@@ -17,19 +17,20 @@ from pydantic import ValidationError
 
 from seqspec.build import build
 from seqspec.components.base import Finding
-from seqspec.diagnostics import CompileError, Diagnostic, Report, SpecError
+from seqspec.diagnostics import CompileError, Diagnostic, Report, SpecError, arguments
 from seqspec.document import Document, Path
 from seqspec.document import load as read
 from seqspec.graph.ir import Graph
 from seqspec.graph.types import ShapeError
 from seqspec.spec.model import Model
 
-Source = str | os.PathLike[str] | Mapping[str, Any]
+Source = Model | str | os.PathLike[str] | Mapping[str, Any]
 
 # Findings about a key and not about its value.
 _ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ220", "SEQ232", "SEQ234", "SEQ235"})
 # What a layer takes from its stack, and a stack from `defaults`.
 _INHERITED = ("position", "mask", "norm", "norm_placement", "final_norm", "bias", "dropout", "d_model")
+_TAKES = "a spec is a path, a text, a mapping or a Model"
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -44,7 +45,7 @@ class Checked(NamedTuple):
 
 
 def load(source: Source, overrides: Sequence[str] = ()) -> Model:
-    """The model as written, checked. `source` is a path, a text with a line break in it, or a mapping."""
+    """The model as written, checked. `source` is a path, a text with a line break in it, a mapping or a Model."""
     found = examine(source, overrides)
     found.report.raise_errors(found.sources)
     assert found.model is not None
@@ -57,7 +58,10 @@ def check(source: Source, overrides: Sequence[str] = ()) -> Report:
 
 
 def examine(source: Source, overrides: Sequence[str] = ()) -> Checked:
-    """`check` with all that came of it."""
+    """`check` with all that came of it. What is no spec at all raises: nothing in it could be pointed at."""
+    if not isinstance(source, Model | str | os.PathLike | Mapping):
+        raise SpecError(Diagnostic("SEQ116", f"{_TAKES}, not {arguments.given(source)}"))
+    arguments.texts(overrides, "overrides", "KEY=VALUE texts")
     try:
         document = _document(source, overrides)
     except SpecError as error:
@@ -101,10 +105,16 @@ def placing(document: Document | None) -> Iterator[None]:
 
 
 def _document(source: Source, overrides: Sequence[str]) -> Document:
+    if isinstance(source, Model):
+        from seqspec.spec.dump import plain
+
+        source = plain(source, given=True)
     if isinstance(source, Mapping):
         from seqspec.spec.python import document_of
 
         return document_of(source, overrides)
+    if not isinstance(source, str):
+        source = str(arguments.path(source, "source"))
     return read(source, overrides=overrides)
 
 

@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqspec.diagnostics import CompileError, SeqspecError
+from seqspec.diagnostics import CompileError, SeqspecError, arguments, quoted
 from seqspec.graph.ir import Init, Param
 
 _SHOWN = 8
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+_SAFETENSORS = ("F64", "F32", "F16", "BF16")  # what a tensor that is not read yet calls its type
+# the least numbers that round to infinity
+_BEYOND = {
+    "float32": (2 - 2**-24) * 2.0**127,
+    "float16": (2 - 2**-11) * 2.0**15,
+    "bfloat16": (2 - 2**-8) * 2.0**127,
+}
 Weight = npt.NDArray[np.float32]
 
 
@@ -69,19 +77,71 @@ def _draw(random: np.random.Generator, init: Init, shape: tuple[int, ...]) -> We
 
 
 def check(params: tuple[Param, ...], weights: Mapping[str, Any]) -> None:
-    """Raises one error that lists every weight that is missing, unknown or of another shape."""
+    """Raises one error that lists every weight that is missing, unknown, no array of floats or of another shape."""
     wanted = {p.name: p.shape for p in params}
     missing = [f"`{name}`" for name in wanted if name not in weights]
-    unknown = [f"`{name}`" for name in weights if name not in wanted]
-    shaped = [
-        f"`{name}` is {_show(weights[name].shape)}, not {_show(shape)}"
-        for name, shape in wanted.items()
-        if name in weights and tuple(weights[name].shape) != shape
+    unknown = [quoted(name) for name in weights if name not in wanted]
+    typed, shaped = [], []
+    for name, shape in wanted.items():
+        if name not in weights:
+            continue
+        what = _no_array(weights[name])
+        if what:
+            typed.append(f"`{name}` is {what}")
+        elif tuple(weights[name].shape) != shape:
+            shaped.append(f"`{name}` is {_show(weights[name].shape)}, not {_show(shape)}")
+    groups = [
+        ("SEQ407", "missing", missing),
+        ("SEQ410", "not in the model", unknown),
+        ("SEQ418", f"not arrays of {', '.join(_FLOATS)}", typed),
+        ("SEQ408", "shapes", shaped),
     ]
-    groups = [("SEQ407", "missing", missing), ("SEQ410", "not in the model", unknown), ("SEQ408", "shapes", shaped)]
     found = [(code, f"{what}: {_listed(names)}") for code, what, names in groups if names]
     if found:
         raise CompileError(found[0][0], "the weights do not fit the model; " + "; ".join(text for _, text in found))
+
+
+def check_values(params: tuple[Param, ...], weights: Mapping[str, Any], dtype: str = "float32") -> None:
+    """Raises one error that lists every weight with numbers that a model in `dtype` cannot compute with."""
+    found = [f"`{p.name}` holds {what}" for p in params if (what := _no_number(as_numpy(weights[p.name]), dtype))]
+    if found:
+        raise CompileError("SEQ419", f"the weights are no numbers to compute with: {_listed(found)}")
+
+
+def as_numpy(array: Any) -> npt.NDArray[Any]:
+    """A NumPy, torch or other array-like as NumPy."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu()
+        if str(array.dtype) == "torch.bfloat16":  # NumPy has none; float32 holds it exactly
+            array = array.float()
+        return array.numpy()  # type: ignore[no-any-return]
+    return np.asarray(array)
+
+
+def _no_array(value: Any) -> str | None:
+    """What a value is that is no array of floats in memory."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return arguments.given(value)
+    name = str(getattr(value.dtype, "name", value.dtype)).removeprefix("torch.")
+    if name not in (*_FLOATS, *_SAFETENSORS):
+        return name
+    if getattr(value, "is_meta", False):
+        return "on the device `meta`, which holds no numbers"
+    return "sparse" if getattr(value, "is_sparse", False) or getattr(value, "is_sparse_csr", False) else None
+
+
+def _no_number(array: npt.NDArray[Any], dtype: str) -> str | None:
+    """What an array holds that is no number in `dtype`."""
+    if not array.size:
+        return None
+    with np.errstate(invalid="ignore"):
+        least, most = float(array.min()), float(array.max())  # NaN, where there is one, is both
+    if np.isnan(least):
+        return "NaN"
+    furthest = max(-least, most)
+    if np.isinf(furthest):
+        return "infinity"
+    return f"{furthest:.3g}, which is beyond {dtype}" if furthest >= _BEYOND[dtype] else None
 
 
 def _listed(names: list[str]) -> str:

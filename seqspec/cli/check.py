@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import click
 
 from seqspec.cli.spec import examine_path, overridable
+from seqspec.cli.word import Word
 from seqspec.diagnostics import Report
 
 _FORMATS = ["text", "json", "github"]
@@ -19,7 +20,7 @@ _IS_SPEC = re.compile(rb"""^(?:\{\s*)?["']?seqspec["']?\s*:""", re.MULTILINE)
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="How findings are written.")
+@click.option("--format", "form", type=Word(_FORMATS), default="text", help="How findings are written.")
 @overridable
 def command(paths: tuple[str, ...], form: str, overrides: tuple[str, ...]) -> None:
     """Find everything that is wrong with specs, without PyTorch and without weights.

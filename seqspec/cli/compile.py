@@ -10,6 +10,7 @@ import click
 from seqspec.checking import placing
 from seqspec.cli.interrupt import interruptible
 from seqspec.cli.spec import checked, overridable
+from seqspec.cli.word import Word
 
 if TYPE_CHECKING:
     from seqspec.runtime.compare import Verification
@@ -21,12 +22,12 @@ _NOT_PYTHON = ("weights", "seed", "no_verify")
 
 @click.command()
 @click.argument("spec", metavar="SPEC")
-@click.option("--to", "kind", type=click.Choice(["onnx", "torch", "python"]), required=True, help="What to make of it.")
+@click.option("--to", "kind", type=Word(["onnx", "torch", "python"]), required=True, help="What to make of it.")
 @click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="A folder, or a .py file.")
-@click.option("--target", type=click.Choice(["cpu", "cuda", "portable"]), help="Which kernels may be used. [cpu]")
+@click.option("--target", type=Word(["cpu", "cuda", "portable"]), help="Which kernels may be used. [cpu]")
 @click.option("--dtype", metavar="D", help="What the model computes in: float32, float16, bfloat16. [float32]")
-@click.option("--logits", type=click.Choice(["all", "last"]), help="At all positions, or the last real ones. [all]")
-@click.option("--quantize", type=click.Choice(["int8", "int4"]), help="The weights of linear maps, in blocks of 32.")
+@click.option("--logits", type=Word(["all", "last"]), help="At all positions, or the last real ones. [all]")
+@click.option("--quantize", type=Word(["int8", "int4"]), help="The weights of linear maps, in blocks of 32.")
 @click.option("--genai", is_flag=True, help="Also for onnxruntime-genai: a decoder with genai_config.json.")
 @click.option("--transformers-js", is_flag=True, help="Also for Transformers.js: a decoder with config.json.")
 @click.option("--eos-id", type=click.IntRange(0), metavar="ID", help="The id at which those programs end a text.")

@@ -7,11 +7,12 @@ import os
 import click
 
 from seqspec.cli.starters import STARTERS
+from seqspec.cli.word import Word
 from seqspec.diagnostics import CompileError
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(STARTERS)), metavar="KIND")
+@click.argument("kind", type=Word(list(STARTERS)), metavar="KIND")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it; `-` is stdout. [KIND.yaml]")
 def command(kind: str, output: str | None) -> None:
     """Write a commented spec to start from. KIND is language-model, classifier, seq2seq, encoder or forecaster."""

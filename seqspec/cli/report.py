@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from seqspec.cli.spec import checked, overridable
-from seqspec.reports.count import BYTES
-
-_DTYPES = [name for name in BYTES if "float" in name]
+from seqspec.cli.word import Word
+from seqspec.reports.count import DTYPES
 
 
 @click.command()
@@ -16,8 +15,8 @@ _DTYPES = [name for name in BYTES if "float" in name]
 @click.option("--time", type=click.IntRange(1), metavar="N", help="Positions of the call. [128, or a table's length]")
 @click.option("--past", type=click.IntRange(0), default=0, metavar="N", help="Positions that calls before it left. [0]")
 @click.option("--source-time", type=click.IntRange(1), metavar="N", help="Positions the encoder reads. [as --time]")
-@click.option("--dtype", type=click.Choice(_DTYPES), default="float32", help="What the model computes in.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How it is written.")
+@click.option("--dtype", type=Word(DTYPES), default="float32", help="What the model computes in.")
+@click.option("--format", "form", type=Word(["text", "json"]), default="text", help="How it is written.")
 @overridable
 def command(
     spec: str,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from seqspec.cli.word import Word
+
 
 @click.command()
-@click.option("--format", "form", type=click.Choice(["json", "markdown"]), default="json", help="How it is written.")
+@click.option("--format", "form", type=Word(["json", "markdown"]), default="json", help="How it is written.")
 def command(form: str) -> None:
     """Print the JSON Schema of specs (draft 7), for editors and other validators; or every key as a page to read.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from seqspec.cli.spec import checked, overridable
+from seqspec.cli.word import Word
 from seqspec.graph.ir import Graph
 
 _FORMS = ["text", "mermaid", "dot", "json"]
@@ -13,7 +14,7 @@ _FORMS = ["text", "mermaid", "dot", "json"]
 @click.command()
 @click.argument("spec", metavar="SPEC")
 @click.option("--resolved", is_flag=True, help="Fill every default in. The result is itself a spec.")
-@click.option("--graph", "form", type=click.Choice(_FORMS), help="Print the graph of ops instead.")
+@click.option("--graph", "form", type=Word(_FORMS), help="Print the graph of ops instead.")
 @overridable
 def command(spec: str, resolved: bool, form: str | None, overrides: tuple[str, ...]) -> None:
     """Print SPEC as YAML, after `extends` and `--set`; or as a graph."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from seqspec.build import build
 from seqspec.checking import load
+from seqspec.diagnostics import arguments
+from seqspec.reports.count import DTYPES
 from seqspec.reports.summary import Part, Summary, summarise
 from seqspec.spec.model import Model
 
@@ -27,5 +29,11 @@ def report(
 
     `time` is 128 by default, or as much as a learned table of positions has room for.
     """
-    model = spec if isinstance(spec, Model) else load(spec)
+    arguments.whole(batch, "batch", least=1)
+    arguments.whole(past, "past")
+    for name, value in (("time", time), ("source_time", source_time)):
+        if value is not None:
+            arguments.whole(value, name, least=1)
+    arguments.word(dtype, "dtype", DTYPES)
+    model = load(spec)
     return summarise(build(model), model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype)

@@ -11,6 +11,8 @@ from seqspec.graph.dims import Shape, evaluate
 from seqspec.graph.ir import Call, Node, Param, Region, State, Value
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
+DTYPES = tuple(name for name in BYTES if "float" in name)
+"""What a model can compute in, as far as a report goes."""
 
 
 class Cost(NamedTuple):

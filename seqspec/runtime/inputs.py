@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqspec.diagnostics import RuntimeFault, did_you_mean
+from seqspec.diagnostics import RuntimeFault, arguments, did_you_mean
 from seqspec.graph.dims import BATCH, PAST, TIME, Size, evaluate, names, show
 from seqspec.graph.signature import Port, Signature
 from seqspec.runtime.facts import Facts
-from seqspec.runtime.state import Array
+from seqspec.runtime.state import Array, as_array
 
 
 class Call:
@@ -80,7 +80,7 @@ class Call:
             return str(size)
 
     def _typed(self, port: Port, value: npt.ArrayLike) -> Array:
-        array = np.asarray(value)
+        array = as_array(value, port.name)
         if port.dtype == "float":
             if array.dtype != self.dtype:
                 text = f"`{port.name}` is {array.dtype}, and the model computes in {self.dtype}"
@@ -148,6 +148,8 @@ class Call:
 
 def check_names(signature: Signature, taken: Iterable[str], given: Mapping[str, Any], *, later: bool) -> None:
     """Every name known, and every required input there. `taken` are the inputs that the files have."""
+    if not isinstance(given, Mapping):
+        raise arguments.refused("inputs", "arrays by name", given, code=arguments.RUNNING)
     ports = {port.name: port for port in signature.inputs}
     known = [name for name in ports if name in set(taken)]
     listed = ", ".join(f"`{n}`{' (optional)' if ports[n].optional else ''}" for n in known)

@@ -8,7 +8,7 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from seqspec.diagnostics import CompileError, RuntimeFault
+from seqspec.diagnostics import CompileError, RuntimeFault, arguments
 
 Provider = str | tuple[str, dict[str, Any]]
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -16,6 +16,7 @@ _OF_TARGET = {"cuda": CUDA}
 _FATAL = 4
 _SHORT = {"cpu": CPU, "cuda": CUDA}
 _BUILT_FOR_CUDA = (CUDA, "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+_PROVIDERS = "names of onnxruntime's providers, or pairs of a name and a mapping of options"
 _DOCTOR = "`seqspec doctor` shows which providers work here"
 
 
@@ -33,14 +34,30 @@ def runtime() -> Any:
     return onnxruntime
 
 
+def chosen(given: Any, target: str) -> list[Provider]:
+    """What a caller asks for, one name or several, under onnxruntime's names; without any, what `target` runs on."""
+    listed = [given] if isinstance(given, str) else given
+    if listed is None:
+        return of_target(target)
+    if not isinstance(listed, list | tuple):
+        raise arguments.refused("providers", _PROVIDERS, given, code=arguments.RUNNING)
+    return [_full(provider) for provider in listed] or of_target(target)
+
+
 def of_target(target: str) -> list[Provider]:
     """What a file compiled for `target` runs on."""
     return [_OF_TARGET.get(target, CPU)]
 
 
-def _full(provider: Provider) -> Provider:
+def _full(provider: Any) -> Provider:
     """onnxruntime's name, for which `cuda` may stand in any spelling; options as they are."""
-    name, options = (provider, None) if isinstance(provider, str) else provider
+    match provider:
+        case str(name):
+            options = None
+        case (str(name), dict(options)):
+            pass
+        case _:
+            raise arguments.refused("providers", _PROVIDERS, provider, code=arguments.RUNNING)
     name = _SHORT.get(name.casefold(), name)
     return name if options is None else (name, options)
 
@@ -48,7 +65,6 @@ def _full(provider: Provider) -> Provider:
 def open_session(file: Path, providers: Sequence[Provider]) -> Any:
     """An InferenceSession that has every one of `providers`; onnxruntime itself would fall back without a word."""
     ort = runtime()
-    providers = [_full(p) for p in providers]
     asked = [p if isinstance(p, str) else p[0] for p in providers]
     built = ort.get_available_providers()
     for name in asked:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from seqspec.diagnostics import RuntimeFault
+from seqspec.diagnostics import RuntimeFault, arguments
 from seqspec.graph.dims import BATCH, PAST, TIME, evaluate, names
 from seqspec.graph.signature import Carried, Port
 from seqspec.runtime import providers as execution
@@ -31,19 +30,21 @@ class Result(dict[str, Array]):
 class Session:
     """`path` is a folder that `compile --to onnx` wrote; it is refused unless it is what was written there.
 
-    `providers` are onnxruntime's names, or (name, options); without any, the CPU, or what the target was. One that is
-    not there is an error.
+    `providers` are onnxruntime's names, or (name, options), or one name; without any, the CPU, or what the target was.
+    One that is not there is an error.
     """
 
-    def __init__(self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | None = None) -> None:
-        manifest = read(Path(path))
+    def __init__(
+        self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | str | None = None
+    ) -> None:
+        manifest = read(arguments.path(path, code=arguments.RUNNING))
         if manifest.backend != "onnx":
             text = f"{path} is a PyTorch folder, and onnxruntime runs ONNX; only `verify` takes both"
             again = f"seqspec compile {manifest.folder / 'spec.yaml'} --to onnx -o …"
             raise RuntimeFault("SEQ516", text, f"{again}, or import {manifest.folder / 'model.py'} in Python")
         self.path, self.signature, self.facts = manifest.folder, manifest.signature, manifest.facts
         self.dtype = np.dtype(_numpy_name(manifest.dtype))
-        chosen = list(providers) if providers else execution.of_target(manifest.target)
+        chosen = execution.chosen(providers, manifest.target)
         self._graphs = {role: execution.open_session(f, chosen) for role, f in manifest.graphs.items()}
         self._last = self._graphs[list(self._graphs)[-1]]
         self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
@@ -84,9 +85,13 @@ class Session:
         """
         if state is not None and not self.signature.states:
             raise RuntimeFault("SEQ512", "a state is given, and the model has none", "leave it out")
-        sizes = None if state is None else states.sizes(self.signature, state, masked=self._masked, dtype=self.dtype)
-        call = self.call(inputs) if state is None else self.call(inputs, sizes, state.get(MASK))
-        past = self.first(call) if state is None else dict(state)
+        if state is None:
+            call = self.call(inputs)
+            past = self.first(call)
+        else:
+            past = states.arrays(state)
+            sizes = states.sizes(self.signature, past, masked=self._masked, dtype=self.dtype)
+            call = self.call(inputs, sizes, past.get(MASK))
         if call.sizes.get(TIME) == 0:
             return Result({port.name: self._nothing(port, call) for port in self.outputs}, self._next(call, past, None))
         feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}

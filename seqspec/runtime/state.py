@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqspec.diagnostics import RuntimeFault
+from seqspec.diagnostics import RuntimeFault, arguments
 from seqspec.graph.dims import BATCH, PAST, dim, show
 from seqspec.graph.signature import Signature
 
@@ -21,9 +21,35 @@ class State(dict[str, Array]):
     """Arrays by the signature's names for the past, batch first. Pass it back as `state`."""
 
     def reorder(self, rows: npt.ArrayLike) -> State:
-        """The given rows of the batch, as a beam search picks them."""
-        picked = np.asarray(rows, np.int64)
+        """The given rows of the batch, as a beam search picks them: numbers from 0, in any order and number."""
+        picked = as_array(rows, "rows")
+        count = min((len(array) for array in self.values()), default=0)
+        if picked.ndim != 1 or picked.dtype.kind not in "iu":
+            takes = "a list of rows, which are whole numbers"
+            raise arguments.refused("rows", takes, rows, code=arguments.RUNNING)
+        for row in picked[(picked < 0) | (picked >= count)]:
+            takes = f"rows of the batch, from 0 to {count - 1}"
+            raise arguments.refused("rows", takes, int(row), code=arguments.RUNNING)
         return State({name: np.take(array, picked, axis=0) for name, array in self.items()})
+
+
+def as_array(value: Any, name: str) -> Array:
+    """What NumPy makes of it; a tensor that is part of a computation with gradients is taken out of it."""
+    try:
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except Exception as error:  # what is handed in raises what it likes
+        if "inhomogeneous" in str(error):
+            text = f"`{name}` has rows of different lengths"
+            raise RuntimeFault("SEQ505", text, "pad them to one length, and give a mask") from None
+        said = str(error).partition("\n")[0]
+        raise RuntimeFault("SEQ505", f"`{name}` cannot be read as an array: {said}") from None
+
+
+def arrays(state: Any) -> dict[str, Array]:
+    """The arrays of what is handed in as a state."""
+    if not isinstance(state, Mapping):
+        raise _fault(f"a state is a mapping of names to arrays, not {arguments.given(state)}")
+    return {str(name): as_array(value, str(name)) for name, value in state.items()}
 
 
 def sizes(signature: Signature, state: Mapping[str, Array], *, masked: bool, dtype: Any) -> dict[str, int]:
@@ -31,8 +57,6 @@ def sizes(signature: Signature, state: Mapping[str, Array], *, masked: bool, dty
 
     `masked`: whether the model keeps the mask of its past, `MASK`. `dtype` is the one the model computes in.
     """
-    if not isinstance(state, Mapping):
-        raise _fault(f"a state is a mapping of names to arrays, not {type(state).__name__}")
     wanted = {s.past: (s.shape, s.dtype) for s in signature.states}
     if MASK in state and masked:
         wanted[MASK] = ((dim(BATCH), dim(PAST)), "bool")
@@ -42,7 +66,7 @@ def sizes(signature: Signature, state: Mapping[str, Array], *, masked: bool, dty
         raise _fault(f"the state is not this model's: {what}")
     found: dict[str, int] = {}
     for name, (shape, kind) in wanted.items():
-        array = np.asarray(state[name])
+        array = state[name]
         if array.dtype != (dtype if kind == "float" else np.dtype(kind)):
             raise _fault(f"`{name}` in the state is {array.dtype}, not {dtype if kind == 'float' else kind}")
         fits = len(shape) == array.ndim

@@ -15,7 +15,7 @@ from seqspec.backends.directory import refuse, replacing, seal, write
 from seqspec.backends.memory import refuse_if_too_large_at_once
 from seqspec.backends.source import write as write_source
 from seqspec.backends.torch import load as execute
-from seqspec.backends.weights import Drawn
+from seqspec.backends.weights import Drawn, as_numpy, check_values
 from seqspec.backends.weights import check as check_weights
 from seqspec.build import build
 from seqspec.checking import load
@@ -48,6 +48,7 @@ def write_folder(
         weights = Drawn(graph.root.params, seed)
     else:
         check_weights(graph.root.params, weights)
+        check_values(graph.root.params, weights)
     source = write_source(graph)
     manifest = {
         "backend": "torch",
@@ -61,7 +62,8 @@ def write_folder(
     }
     with replacing(path) as folder:
         write(folder / SOURCE, source.text.encode())
-        save_file({p.name: _single(weights[p.name]) for p in graph.root.params}, folder / WEIGHTS)
+        single = {p.name: np.ascontiguousarray(as_numpy(weights[p.name]), np.float32) for p in graph.root.params}
+        save_file(single, folder / WEIGHTS)
         write(folder / SPEC, spec.encode())
         seal(folder, manifest, {})
         if check is not None:
@@ -101,12 +103,6 @@ def _module(folder: Path, graph: Graph, weights: Mapping[str, Any]) -> Any:
     model = getattr(execute(text), source.model)()
     model.load_state_dict({name: torch.tensor(array) for name, array in weights.items()})
     return model
-
-
-def _single(array: Any) -> Any:
-    if hasattr(array, "detach"):
-        array = array.detach().cpu().float().numpy()
-    return np.ascontiguousarray(array, np.float32)
 
 
 def _version(name: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from seqspec.backends.memory import free_memory
 from seqspec.backends.onnx import write_directory
+from seqspec.backends.weights import as_numpy
 from seqspec.build import build
 from seqspec.checking import load
 from seqspec.diagnostics import CompileError, RuntimeFault
@@ -202,8 +203,6 @@ def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]
 
 def _rounded(array: Any, dtype: str) -> Array:
     """What the file holds of a weight, in float32."""
-    from seqspec.backends.onnx.tensors import as_numpy
-
     exact = np.asarray(as_numpy(array), np.float32)
     if dtype == "float32":
         return exact

@@ -15,7 +15,7 @@ from seqspec.backends.onnx.lower import lower
 from seqspec.backends.onnx.manifest import manifest, package_version
 from seqspec.backends.onnx.programs import Programs
 from seqspec.backends.onnx.tensors import Tensors
-from seqspec.backends.onnx.types import check_dtype
+from seqspec.backends.weights import check_values
 from seqspec.diagnostics import CompileError
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
@@ -63,6 +63,8 @@ def write_directory(
     refuse(path)
     refuse_if_too_large(graph, asked.dtype, path)
     tensors = _tensors(graph, weights, asked, seed)
+    if weights is not None:
+        check_values(graph.root.params, weights, asked.dtype)
     flat = inference(graph, asked.logits)
     roles = _roles(flat, asked)
     known, others = inputs or {}, programs or Programs()
@@ -84,7 +86,6 @@ def write_directory(
 
 def _checked(graph: Graph, asked: Options) -> Options:
     """The options, if this model can be made so."""
-    check_dtype(asked.dtype)
     if asked.quantize is not None and asked.target == "portable":
         text = "quantized weights are read by onnxruntime's kernel MatMulNBits, and `portable` has no kernel of its own"
         raise CompileError("SEQ405", text, "choose `cpu` or `cuda`, whose files run elsewhere too")

@@ -10,7 +10,7 @@ import numpy
 import onnx_ir as ir
 
 from seqspec.backends.onnx.types import element, numpy_dtype
-from seqspec.backends.weights import check, initial
+from seqspec.backends.weights import as_numpy, check, initial
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Param
 
@@ -80,13 +80,3 @@ def in_rows(array: Array, dtype: numpy.dtype[Any]) -> Array:
     for start in range(0, array.shape[1], _STRIP):  # six times as fast as NumPy's own copy of a large transpose
         made[:, start : start + _STRIP] = array[:, start : start + _STRIP]
     return made
-
-
-def as_numpy(array: Any) -> Array:
-    """A NumPy, torch or other array-like as NumPy."""
-    if hasattr(array, "detach"):
-        array = array.detach().cpu()
-        if str(array.dtype) == "torch.bfloat16":  # NumPy has none; float32 holds it exactly
-            array = array.float()
-        return array.numpy()  # type: ignore[no-any-return]
-    return numpy.asarray(array)

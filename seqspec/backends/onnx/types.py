@@ -8,7 +8,6 @@ from typing import Any
 import numpy
 import onnx_ir as ir
 
-from seqspec.diagnostics import CompileError
 from seqspec.graph.dims import PAST, TIME, TOTAL, Shape, Size, dim
 
 ELEMENTS: dict[str, ir.DataType] = {
@@ -21,7 +20,6 @@ ELEMENTS: dict[str, ir.DataType] = {
     "uint8": ir.DataType.UINT8,
     "bool": ir.DataType.BOOL,
 }
-MODEL_DTYPES = ("float32", "float16", "bfloat16")
 
 _BOOLEAN = frozenset(
     ["And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"]
@@ -34,12 +32,6 @@ _TOTAL = dim(PAST) + dim(TIME)
 def element(dtype: str, model_dtype: str) -> ir.DataType:
     """The ONNX element type of a graph dtype, in a model that computes in `model_dtype`."""
     return ELEMENTS[model_dtype if dtype == "float" else dtype]
-
-
-def check_dtype(dtype: str) -> None:
-    """Refuses a dtype no model computes in."""
-    if dtype not in MODEL_DTYPES:
-        raise CompileError("SEQ411", f"ONNX models compute in {', '.join(MODEL_DTYPES)}, not {dtype}.")
 
 
 def onnx_shape(shape: Shape) -> ir.Shape:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqspec.backends.source import write
 from seqspec.backends.torch.load import load
-from seqspec.backends.weights import check, initial
+from seqspec.backends.weights import as_numpy, check, check_values, initial
 from seqspec.diagnostics import SeqspecError
 from seqspec.graph.ir import Graph
 
@@ -25,6 +26,7 @@ def module(
     params = graph.root.params
     if weights is not None:
         check(params, weights)
+        check_values(params, weights)
     source = write(graph, name)
     build = getattr(load(source.text), source.model)
     with torch.device("meta"):
@@ -41,7 +43,7 @@ def module(
 def _copied(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", torch.float32, copy=True)
-    return torch.tensor(value, dtype=torch.float32)
+    return torch.from_numpy(np.array(as_numpy(value), np.float32))
 
 
 def _check_names(model: nn.Module, wanted: Mapping[str, tuple[Any, ...]]) -> None:

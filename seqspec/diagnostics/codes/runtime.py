@@ -90,4 +90,11 @@ RUNTIME: dict[str, Code] = {
         bad="seqspec generate model.yaml --ids 1,2,3 --max-new-tokens 8",
         good="seqspec compile model.yaml --to onnx -o out\nseqspec generate out --ids 1,2,3 --max-new-tokens 8",
     ),
+    "SEQ517": Code(
+        "wrong-run-argument",
+        "An argument is not what a compiled model takes.",
+        "The message names the argument, what it takes and what was given.",
+        bad="session.run(ids)",
+        good='session.run({"input_ids": ids})',
+    ),
 }

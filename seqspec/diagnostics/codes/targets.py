@@ -93,4 +93,25 @@ TARGETS: dict[str, Code] = {
         bad="seqspec compile examples/nmt-bahdanau.yaml --to onnx --genai -o out",
         good="seqspec compile examples/tiny-llama.yaml --to onnx --genai -o out",
     ),
+    "SEQ417": Code(
+        "wrong-argument",
+        "An argument is not what the function takes.",
+        "The message names the argument, what it takes and what was given. Nothing is converted silently.",
+        bad='seqspec.to_onnx("model.yaml", "out", logits="final")',
+        good='seqspec.to_onnx("model.yaml", "out", logits="last")',
+    ),
+    "SEQ418": Code(
+        "weights-type",
+        "A weight is no array of floats.",
+        "Weights are NumPy arrays, tensors or a safetensors file, in float64, float32, float16 or bfloat16, and in "
+        "memory: complex numbers, integers, lists and tensors on the device `meta` say nothing that could be copied.",
+        bad='weights["head.bias"] = [0.0, 0.0]',
+        good='weights["head.bias"] = numpy.zeros(2, numpy.float32)',
+    ),
+    "SEQ419": Code(
+        "weights-value",
+        "A weight holds numbers that no model computes with.",
+        "NaN and infinity spread into every output, and most often tell of a training that diverged. A number must "
+        "also lie in the range of what the model computes in: float16 ends at 65,504.",
+    ),
 }
