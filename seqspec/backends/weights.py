@@ -85,11 +85,12 @@ def check(params: tuple[Param, ...], weights: Mapping[str, Any]) -> None:
     for name, shape in wanted.items():
         if name not in weights:
             continue
-        what = _no_array(weights[name])
+        value = weights[name]
+        what = _no_array(value)
         if what:
             typed.append(f"`{name}` is {what}")
-        elif tuple(weights[name].shape) != shape:
-            shaped.append(f"`{name}` is {_show(weights[name].shape)}, not {_show(shape)}")
+        elif tuple(value.shape) != shape:
+            shaped.append(f"`{name}` is {_show(value.shape)}, not {_show(shape)}")
     groups = [
         ("SEQ407", "missing", missing),
         ("SEQ410", "not in the model", unknown),
