@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from recurrent_equations import Weights, gru, lstm, sigmoid
 
 import seqspec
 from seqspec.graph.signature import signature
@@ -56,43 +57,6 @@ def name(combination: dict[str, Any]) -> str:
 
 
 # ---- the equations -------------------------------------------------------------------------------------------------
-
-
-def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
-
-class Weights:
-    """Parameters below a path, in float64."""
-
-    def __init__(self, model: torch.nn.Module, path: str) -> None:
-        self.found = {
-            k.removeprefix(path): p.detach().numpy() for k, p in model.named_parameters() if k.startswith(path)
-        }
-
-    def __getitem__(self, leaf: str) -> Array:
-        return self.found[leaf]
-
-
-def gru(w: Weights, name: str, x: Array, h: Array) -> Array:
-    """torch's: the reset gate behind the matrix, z keeps."""
-    W, U, b, c = (np.split(w[f"{name}.{leaf}"], 3) for leaf in suffixed(w, name))
-    r = sigmoid(W[0] @ x + b[0] + U[0] @ h + c[0])
-    z = sigmoid(W[1] @ x + b[1] + U[1] @ h + c[1])
-    return (1 - z) * np.tanh(W[2] @ x + b[2] + r * (U[2] @ h + c[2])) + z * h
-
-
-def lstm(w: Weights, name: str, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    W, U, b, d = (np.split(w[f"{name}.{leaf}"], 4) for leaf in suffixed(w, name))
-    i, f, g, o = (W[k] @ x + b[k] + U[k] @ h + d[k] for k in range(4))
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
-
-
-def suffixed(w: Weights, name: str) -> list[str]:
-    """A layer's parameters end in _l0, a cell's do not."""
-    end = "_l0" if f"{name}.weight_ih_l0" in w.found else ""
-    return [leaf + end for leaf in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
 def attention(w: Weights, score: str, window: bool, h: Array, memory: Array) -> tuple[Array, Array]:
