@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from seqspec.components.base import ByKind, Component, Count, Finding, Findings, width_of
+from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Positive, width_of
 from seqspec.components.inputs import TokenId, Tokens
 from seqspec.components.linear import Activation
 from seqspec.components.norms import LayerNorm, Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import dim
 from seqspec.graph.ir import Value
+from seqspec.ops.elementwise import Scale, Unary
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.loss import CrossEntropy, MeanSquaredError
 
@@ -83,6 +84,10 @@ class LanguageModel(Head):
     """Whether there is a learned bias per token; not with `tied`."""
     vocab_size: Count | None = None
     """How many logits; the stack's vocabulary by default."""
+    scale: Positive | None = None
+    """What logits are multiplied with, 1 by default: T5's tied head has 1 / sqrt(d_model), Cohere's a constant."""
+    softcap: Positive | None = None
+    """c makes a logit c tanh(logit / c), as in Gemma 2; no cap by default."""
 
     def check(self, stack: Readable) -> Findings:
         yield from _check_table(self.tied, self.vocab_size, stack)
@@ -94,9 +99,16 @@ class LanguageModel(Head):
 
     def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
         if self.tied:
-            return g.add(TiedLinear(), reading.x, reading.table, hint="logits")
-        head = Linear(width_of(reading.x), int(self.vocab_size or 0), self.bias)
-        return g.add(head, reading.x, name=name, hint="logits")
+            logits = g.add(TiedLinear(), reading.x, reading.table, hint="logits")
+        else:
+            head = Linear(width_of(reading.x), int(self.vocab_size or 0), self.bias)
+            logits = g.add(head, reading.x, name=name, hint="logits")
+        scale = (self.scale or 1) / (self.softcap or 1)
+        if scale != 1:
+            logits = g.add(Scale(scale), logits, hint="logits")
+        if self.softcap is None:
+            return logits
+        return g.add(Scale(self.softcap), g.add(Unary("tanh"), logits), hint="logits")
 
     @property
     def labels_positions(self) -> bool:
@@ -134,8 +146,6 @@ class MaskedLanguageModel(Head):
         width, vocabulary = width_of(reading.x), int(self.vocab_size or 0)
         x = g.add(Linear(width, width), reading.x, name=f"{name}_transform")
         if self.activation != "none":
-            from seqspec.ops.elementwise import Unary  # as in components/rope.py
-
             x = g.add(Unary(self.activation), x)
         assert self.norm is not None
         x = g.add(self.norm.op(width), x, name=f"{name}_norm", hint="x")

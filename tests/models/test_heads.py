@@ -169,3 +169,28 @@ def test_what_outputs_may_be_called(heads: dict[str, Any], code: str | None) -> 
 def test_some_heads_read_an_encoder(kind: str) -> None:
     spec = {"seqspec": 1, "name": "x", "decoder": STACK, "head": {"kind": kind, "vocab_size": 5}}
     assert [found.code for found in seqspec.check(spec)] == ["SEQ227"]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_are_scaled_and_then_capped(tied: bool, tmp_path: Path) -> None:
+    """c tanh(scale · W x / c)"""
+    head = {"kind": "lm", "tied": tied, "scale": 1.5, "softcap": 0.7}
+    decoder = {
+        "input": {"kind": "tokens", "vocab_size": 9},
+        "d_model": 6,
+        "layers": [{"kind": "gru", "hidden_size": 6}],
+    }
+    spec = {"seqspec": 1, "name": "capped", "decoder": decoder}
+    model, bare = seqspec.to_torch(spec | {"head": head}, seed=1).double(), seqspec.to_torch(spec).double()
+    known = model.state_dict()
+    bare.load_state_dict({name: known[name] for name in bare.state_dict()})
+    ids = torch.tensor([[1, 7, 3], [8, 0, 2]])
+    with torch.no_grad():
+        x, logits = bare(ids).last_hidden_state.numpy(), model(ids).logits.numpy()
+    table = known["decoder.embed_tokens.weight" if tied else "head.weight"].numpy()
+    want = 0.7 * np.tanh(1.5 * x @ table.T / 0.7)
+    np.testing.assert_allclose(logits, want, rtol=0, atol=1e-10)
+    session = seqspec.Session(
+        seqspec.to_onnx(spec | {"head": head}, tmp_path / "out", weights=model.float().state_dict())
+    )
+    np.testing.assert_allclose(session.run({"input_ids": ids.numpy()})["logits"], want, rtol=0, atol=2e-6)

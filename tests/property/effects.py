@@ -286,7 +286,10 @@ GROUPS = (
     Group(image.Image, IMAGE, "encoder.input", {
         "size": "6", "patch": "1", "channels": "1", "class_token": "true", "norm": "rmsnorm"}),
     Group(heads.LanguageModel, TRANSFORMER, "head", {
-        "tied": ("head=lm", "true"), "bias": ("head=lm", "true"), "vocab_size": ("head=lm", "9")}),
+        field: ("head=lm", value)
+        for field, value in
+        {"tied": "true", "bias": "true", "vocab_size": "9", "scale": "0.5", "softcap": "0.1"}.items()
+    }),
     Group(heads.MaskedLanguageModel, TRANSFORMER, "head", {
         field: ("head=masked_lm", value)
         for field, value in

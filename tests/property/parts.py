@@ -383,16 +383,17 @@ def heads(draw: st.DrawFn, final_state: bool, vocabulary: bool, tieable: bool, e
     pools = ["none", "first", "last", "mean", "max", *(["final_state"] if final_state else [])]
     pool, few = st.sampled_from(pools), st.integers(1, 4)
     untied = {"bias": st.booleans(), "vocab_size": st.integers(2, 9)}
+    bent = {"scale": st.sampled_from([0.5, 3.0]), "softcap": st.sampled_from([0.5, 30.0])}
     wanted = {} if vocabulary else {"vocab_size": untied.pop("vocab_size")}
     kinds = [
         st.none(),
         _kind("classifier", {"bias": st.booleans()}, pool=pool, classes=few),
         _kind("regression", {"bias": st.booleans()}, pool=pool, size=few),
         _kind("embedding", {"normalize": st.booleans()}, pool=pool),
-        _kind("lm", untied | {"tied": st.just(False)}, **wanted),
+        _kind("lm", untied | bent | {"tied": st.just(False)}, **wanted),
     ]
     if tieable:
-        kinds.append(_kind("lm", {"bias": st.just(False)}, tied=st.just(True)))
+        kinds.append(_kind("lm", bent | {"bias": st.just(False)}, tied=st.just(True)))
     if encoder:
         transform = {"activation": st.sampled_from(["none", "gelu", "tanh"]), "norm": norms, "bias": st.booleans()}
         kinds.append(_kind("masked_lm", transform | untied | {"tied": st.just(False)}, **wanted))
