@@ -1,13 +1,14 @@
 """Stepping a session without copying what it carries.
 
 States stay in onnxruntime's memory from step to step. Where every cache that grows is a kernel's own, and nothing is
-padding, each has one buffer with room for all steps, which the kernel writes into and nobody copies.
+padding, each has one buffer with room for many steps, which the kernel writes into and nobody copies. Beams that change
+places move in it what they do not share: neither the prompt nor what the encoder left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,24 @@ from seqspec.graph.signature import Carried
 from seqspec.runtime import providers
 from seqspec.runtime.inputs import Call
 from seqspec.runtime.session import Session
-from seqspec.runtime.state import Array
+from seqspec.runtime.state import Array, State
+
+_AHEAD = 1024
+"""Positions a buffer has room for beyond what is needed now; a longer one is made when that is full."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What one step leaves for the next: onnxruntime's values by the names of the past, sizes, and the mask so far."""
+    """What one step leaves for the next: onnxruntime's values by the names of the past, sizes, and the mask so far.
+
+    `shared` positions of the past are equal in all rows that a row was spread to.
+    """
 
     values: Mapping[str, Any]
     sizes: Mapping[str, int]
     mask: Array | None
     in_place: bool
+    shared: int = 0
 
 
 class Carrying:
@@ -42,7 +50,7 @@ class Carrying:
     def step(self, inputs: Mapping[str, Array], held: Held | None) -> tuple[Array, Held]:
         """Logits, and what is carried on."""
         call = self.session.call(inputs) if held is None else self.session.call(inputs, held.sizes, held.mask)
-        held = self._begun(call) if held is None else held
+        held = self._begun(call) if held is None else self._roomy(held, call)
         binding = self.binding
         binding.clear_binding_inputs()
         binding.clear_binding_outputs()
@@ -64,6 +72,54 @@ class Carrying:
         values = {**held.values, **{s.past: v for s, v in zip(moved, presents, strict=False)}}
         return np.asarray(logits.numpy()), self._next(call, values, held)
 
+    def spread(self, held: Held, count: int) -> Held:
+        """Each row `count` times, side by side."""
+        rows = np.arange(held.sizes[BATCH]).repeat(count)
+        values = {s.past: self._picked(s, held, rows) for s in self.states}
+        mask = None if held.mask is None else held.mask[rows]
+        sizes = {**held.sizes, BATCH: len(rows)}
+        return replace(held, values=values, sizes=sizes, mask=mask, shared=held.sizes.get(PAST, 0))
+
+    def reorder(self, held: Held, rows: Array) -> Held:
+        """These rows, each in the place of one that was spread from the same."""
+        values = dict(held.values)
+        for state in self.states:
+            if held.in_place and _grows(state):
+                self._move(state, held, rows)
+            elif not state.held:
+                values[state.past] = self._picked(state, held, rows)
+        return replace(held, values=values)
+
+    def _picked(self, state: Carried, held: Held, rows: Array) -> Any:
+        """Rows of a state; of a buffer what is filled, in a new one."""
+        array = held.values[state.past].numpy()
+        if not (held.in_place and _grows(state)):
+            return self._value(array[rows])
+        filled = _upto(state, held.sizes[PAST])
+        buffer = np.zeros((len(rows), *array.shape[1:]), array.dtype)
+        buffer[filled] = array[filled][rows]
+        return self._value(buffer)
+
+    def _move(self, state: Carried, held: Held, rows: Array) -> None:
+        """Rows within a buffer, as far as they differ."""
+        value, moved = held.values[state.past], np.flatnonzero(rows != np.arange(len(rows)))
+        array = value.numpy()  # onnxruntime's own memory on the CPU, a copy elsewhere
+        own = _upto(state, held.sizes[PAST], held.shared)[1:]
+        array[(moved, *own)] = array[(rows[moved], *own)]
+        if self.device != "cpu":
+            value.update_inplace(array)
+
+    def _roomy(self, held: Held, call: Call) -> Held:
+        """With longer buffers where the next positions do not fit."""
+        past, needed = call.sizes[PAST], call.sizes[PAST] + call.sizes[TIME]
+        values = dict(held.values)
+        for state in self.states if held.in_place else ():
+            if _grows(state) and values[state.past].shape()[_time(state)] < needed:
+                longer = self._buffer(state, held.sizes[BATCH], 2 * needed, values[state.past].numpy().dtype)
+                longer[_upto(state, past)] = values[state.past].numpy()[_upto(state, past)]
+                values[state.past] = self._value(longer)
+        return replace(held, values=values)
+
     def _begun(self, call: Call) -> Held:
         """The first past: buffers where all is real, else what the session starts with."""
         in_place = self.session.in_place and (call.carried is None or bool(call.carried.all()))
@@ -71,16 +127,52 @@ class Carrying:
         for state in self.states:
             array = first[state.past]
             if in_place and _grows(state):
-                shape = (evaluate(size, {BATCH: call.sizes[BATCH], PAST: self.room}) for size in state.shape)
-                array = np.zeros(tuple(shape), array.dtype)
-            values[state.past] = providers.runtime().OrtValue.ortvalue_from_numpy(array, self.device, 0)
+                array = self._buffer(state, call.sizes[BATCH], call.sizes[TIME] + _AHEAD, array.dtype)
+            values[state.past] = self._value(array)
         return Held(values, {}, None, in_place)
+
+    def _buffer(self, state: Carried, rows: int, length: int, dtype: Any) -> Array:
+        """Zeros for so many positions, or for all that there may be."""
+        sizes = {BATCH: rows, PAST: min(length, self.room)}
+        return np.zeros(tuple(evaluate(size, sizes) for size in state.shape), dtype)
+
+    def _value(self, array: Array) -> Any:
+        return providers.runtime().OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self.device, 0)
 
     def _next(self, call: Call, values: Mapping[str, Any], held: Held) -> Held:
         sizes = {name: call.sizes[name] for name in (BATCH, ENCODER_TIME) if name in call.sizes}
         grown = {PAST: call.sizes[PAST] + call.sizes[TIME]}
-        return Held(values, {**held.sizes, **sizes, **grown}, call.carried, held.in_place)
+        return Held(values, {**held.sizes, **sizes, **grown}, call.carried, held.in_place, held.shared)
+
+
+class Copying:
+    """The same through `run`, with copies: for element types that onnxruntime does not bind."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.held = {s.past for s in session.signature.states if s.held}
+
+    def step(self, inputs: Mapping[str, Array], state: State | None) -> tuple[Array, State | None]:
+        result = self.session.run(inputs, state)
+        return result["logits"], result.state
+
+    def spread(self, state: State, count: int) -> State:
+        rows = len(next(iter(state.values())))
+        return state.reorder(np.arange(rows).repeat(count))
+
+    def reorder(self, state: State, rows: Array) -> State:
+        return State(state | State({n: x for n, x in state.items() if n not in self.held}).reorder(rows))
 
 
 def _grows(state: Carried) -> bool:
     return any(PAST in names(size) for size in state.shape)
+
+
+def _time(state: Carried) -> int:
+    """The axis along which a state grows."""
+    return next(axis for axis, size in enumerate(state.shape) if PAST in names(size))
+
+
+def _upto(state: Carried, end: int, start: int = 0) -> tuple[slice, ...]:
+    """Positions of a state that grows, of all rows."""
+    return (*[slice(None)] * _time(state), slice(start, end))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from seqspec.runtime import state as states
 from seqspec.runtime.inputs import Call, check_names, past_shape
 from seqspec.runtime.manifest import read
 from seqspec.runtime.state import MASK, Array, State
+
+if TYPE_CHECKING:
+    from seqspec.runtime.options import Options
+    from seqspec.runtime.prompt import Ids
 
 
 class Result(dict[str, Array]):
@@ -98,48 +102,33 @@ class Session:
         outputs = self._run(self._last, feeds)
         return Result({p.name: outputs[p.name] for p in self.outputs}, self._next(call, past, outputs))
 
-    def generate(
-        self,
-        ids: Any,
-        *,
-        max_new_tokens: int,
-        eos_id: int | None = None,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-        attention_mask: npt.ArrayLike | None = None,
-        decoder_start_id: int | None = None,
-    ) -> Array:
+    def generate(self, ids: Ids, **options: Unpack[Options]) -> Array:
         """ids[B, T] -> new ids [B, N], N at most `max_new_tokens`; ids[T] -> [N].
 
-        ids               rows of integers, also of different lengths; an encoder's inputs by name
-        max_new_tokens    how many ids at most
-        eos_id            the id that ends a row; it is kept, and fills the row up while others go on
-        temperature       0 takes the likeliest id; above 0, ids are drawn
-        top_k             draw from the k likeliest ids
-        top_p             draw from the likeliest ids that sum to p
-        seed              of the draws, for each row a stream of its own
-        attention_mask    [B, T], 0 where a padded array of ids is padding
-        decoder_start_id  what a decoder behind an encoder begins with; `ids` are then the encoder's
+        ids                   rows of integers, also of different lengths; an encoder's inputs by name
+        max_new_tokens        how many ids at most
+        min_new_tokens        how many at least, before an end. 0
+        eos_id                the id or ids that end a text, kept in it; the first fills it up while others go on
+        stop                  rows of ids that end a text when they stand at its end; -1 fills it up, or an eos_id
+        temperature           0 takes the likeliest id; above 0, ids are drawn. 0
+        top_k                 draw from the k likeliest ids
+        top_p                 draw from the likeliest ids that sum to p
+        min_p                 draw from the ids at least p times as likely as the likeliest
+        repetition_penalty    ids that were there before are less likely above 1. 1
+        num_beams             texts kept in a beam search. 1, which is greedy
+        length_penalty        a text's log-probability is divided by its length to this power. 1
+        early_stopping        when a beam search ends: False, True at the first num_beams texts, or "never" too early
+        num_return_sequences  texts for every row, [B, n, N]: drawn, or the best of num_beams. 1
+        seed                  of the draws, for each row a stream of its own. 0
+        attention_mask        [B, T], 0 where a padded array of ids is padding
+        decoder_start_id      what a decoder behind an encoder begins with; `ids` are then the encoder's
         """
         from seqspec.runtime.generate import generate
 
-        return generate(
-            self,
-            ids,
-            max_new_tokens=max_new_tokens,
-            eos_id=eos_id,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            attention_mask=attention_mask,
-            decoder_start_id=decoder_start_id,
-        )
+        return generate(self, ids, **options)
 
-    def stream(self, ids: Any, **options: Any) -> Iterator[Array]:
-        """The same with the options of `generate`, one position [B] of the whole batch at a time."""
+    def stream(self, ids: Ids, **options: Unpack[Options]) -> Iterator[Array]:
+        """The same as they come, one position [B] of the whole batch at a time."""
         from seqspec.runtime.generate import stream
 
         return stream(self, ids, **options)

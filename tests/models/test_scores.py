@@ -124,7 +124,8 @@ head: {kind: lm, bias: false}
 """.replace("FFN", "{kind: ffn, d_ff: 24, activation: gelu_tanh, gated: true}")
 
 
-def test_t5_is_transformers(tmp_path: Path) -> None:
+def t5() -> tuple[T5ForConditionalGeneration, dict[str, torch.Tensor]]:
+    """A model of transformers, and its weights under the names they have here."""
     config = T5Config(
         vocab_size=40, d_model=20, d_kv=8, d_ff=24, num_heads=3, num_layers=2, num_decoder_layers=3, dropout_rate=0.0,
         relative_attention_num_buckets=8, relative_attention_max_distance=12, feed_forward_proj="gated-gelu",
@@ -135,7 +136,11 @@ def test_t5_is_transformers(tmp_path: Path) -> None:
     with torch.no_grad():
         for p in theirs.parameters():
             p.add_(0.05 * torch.randn_like(p)).copy_(p.float())
-    weights = {ours: theirs.state_dict()[name] for ours, name in t5_names(seqspec.to_torch(T5).state_dict())}
+    return theirs, {ours: theirs.state_dict()[name] for ours, name in t5_names(seqspec.to_torch(T5).state_dict())}
+
+
+def test_t5_is_transformers(tmp_path: Path) -> None:
+    theirs, weights = t5()
     mine = seqspec.to_torch(T5, weights=weights).double().eval()
     random = np.random.default_rng(1)
     ids, decoded = random.integers(1, 40, (2, 17)), random.integers(1, 40, (2, 14))
@@ -152,6 +157,28 @@ def test_t5_is_transformers(tmp_path: Path) -> None:
     rest = session.run({"decoder_input_ids": decoded[:, 9:]}, first.state)
     filed = np.concatenate([first["logits"], rest["logits"]], 1)
     assert np.abs(filed - got.numpy()).max() < 2e-6 * np.abs(got.numpy()).max()
+
+
+@pytest.mark.parametrize("asked", [{}, {"early_stopping": True}, {"length_penalty": -1.0, "early_stopping": "never"}])
+def test_t5_finds_the_texts_that_transformers_finds(asked: dict[str, Any], tmp_path: Path) -> None:
+    """Four beams over sources of different lengths, with an end that is common enough to come."""
+    theirs, weights = t5()
+    weights = {name: weight * (8 if name == "head.weight" else 1) for name, weight in weights.items()}
+    theirs.lm_head.weight = torch.nn.Parameter(weights["head.weight"])  # not the table of tokens too
+    sources = [[3, 9, 27, 5, 1], [8, 2], [30, 7, 4, 4, 17, 6, 11]]
+    ids, mask = torch.zeros(3, 7, dtype=torch.long), torch.zeros(3, 7, dtype=torch.long)
+    for n, row in enumerate(sources):
+        ids[n, : len(row)], mask[n, : len(row)] = torch.tensor(row), 1
+    wanted: dict[str, Any] = {"num_beams": 4, "num_return_sequences": 3, "max_new_tokens": 9, **asked}
+    # without a cache: theirs has as many layers as the encoder
+    given = {"attention_mask": mask, "do_sample": False, "use_cache": False, **wanted}
+    eos = int(theirs.generate(ids, eos_token_id=None, **given)[0, 4])
+    want = theirs.generate(ids, eos_token_id=eos, pad_token_id=eos, **given)
+    module = seqspec.to_torch(T5, weights=weights).double().eval()
+    session = seqspec.Session(seqspec.to_onnx(T5, tmp_path / "t5", weights=weights))
+    for runner in (module, session):
+        found = seqspec.generate(runner, sources, decoder_start_id=0, eos_id=eos, **wanted).reshape(9, -1)
+        np.testing.assert_array_equal(found, want[:, 1:])
 
 
 def t5_names(ours: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import seqspec
+from seqspec.runtime import carrying
 from seqspec.runtime.carrying import Carrying
 from seqspec.runtime.sampling import Sampling
 
@@ -45,12 +46,20 @@ def copied(session: seqspec.Session, ids: Any, count: int) -> np.ndarray:
 def test_a_cache_stays_in_its_buffer(session: seqspec.Session, ids: Any) -> None:
     assert session.in_place
     assert session.generate(ids, max_new_tokens=9).tolist() == copied(session, ids, 9).tolist()
-    carrying = Carrying(session, 6)
-    logits, first = carrying.step({"input_ids": np.array(ids)}, None)
+    stepping = Carrying(session, 6)
+    logits, first = stepping.step({"input_ids": np.array(ids)}, None)
     places = {name: value.data_ptr() for name, value in first.values.items()}
-    _, second = carrying.step({"input_ids": logits[:, -1].argmax(-1)[:, None]}, first)
+    _, second = stepping.step({"input_ids": logits[:, -1].argmax(-1)[:, None]}, first)
     assert {name: value.data_ptr() for name, value in second.values.items()} == places
     assert {tuple(value.shape()) for value in second.values.values()} == {(len(ids), 2, 6, 16)}
+
+
+def test_a_full_buffer_becomes_a_longer_one(session: seqspec.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    want = session.generate([[4, 5, 6]], max_new_tokens=40)
+    beams = session.generate([[4, 5, 6], [7, 8, 9]], max_new_tokens=40, num_beams=3)
+    monkeypatch.setattr(carrying, "_AHEAD", 2)
+    assert session.generate([[4, 5, 6]], max_new_tokens=40).tolist() == want.tolist()
+    assert session.generate([[4, 5, 6], [7, 8, 9]], max_new_tokens=40, num_beams=3).tolist() == beams.tolist()
 
 
 def test_rows_that_are_padded_have_no_buffer(session: seqspec.Session) -> None:

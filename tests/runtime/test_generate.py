@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from small_targets import GENERATING, SPLIT, Array, Compiled, fault, run_torch
+from transformers.generation import logits_process
 
 import seqspec
 from seqspec.runtime.generate import generate, stream
-from seqspec.runtime.sampling import Draws, Sampling
+from seqspec.runtime.options import Decoding
+from seqspec.runtime.sampling import Adjustment, Draws, Sampling
 
 Get = Callable[[str], Compiled]
 ROWS = [[5, 9, 13, 2], [7], [3, 4, 8, 8, 1, 11]]
@@ -153,39 +155,139 @@ def test_an_encoder_that_reads_features(tmp_path: object) -> None:
         session.generate(heard, max_new_tokens=2)
 
 
-def test_refusals(compiled: Get) -> None:
-    session = compiled("gpt2").session
-    cuts = ((-1.0, {}), (float("nan"), {}), (1.0, {"top_k": 0}), (1.0, {"top_p": 0.0}), (0.0, {"top_k": 3}))
-    for temperature, cut in cuts:
-        with fault("SEQ514"):
-            session.generate([1], max_new_tokens=2, temperature=temperature, **cut)
-    with fault("SEQ514", "max_new_tokens"):
-        session.generate([1], max_new_tokens=0)
-    for empty in ([], [[]], [[1], []]):
+WRONG = {
+    "max_new_tokens": [0, -1, None, 1.5, "a", True, [3]],
+    "min_new_tokens": [-1, 3, None, 0.5],
+    "eos_id": [1.5, "a", -1, 10**30, True, [3, "b"], [-2], np.array(2.5)],
+    "stop": [3, "ab", [3], [[]], [["a"]], [[1.5]], [[-1]]],
+    "temperature": [-1.0, float("nan"), float("inf"), "a", None, True, 10**400],
+    "top_k": [0, "a", 1.5],
+    "top_p": [0.0, 1.1, "a", float("nan")],
+    "min_p": [0, -0.5, 2, "a"],
+    "repetition_penalty": [0, -1.0, "a", None, float("inf")],
+    "seed": [None, "a", -1, 1.5, 10**30],
+    "tempature": [1.0],
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_an_option_of_the_wrong_kind(compiled: Get, option: str) -> None:
+    for runner in (compiled("gpt2").session, compiled("gpt2").module):
+        for value in WRONG[option]:
+            with fault("SEQ514", "temperature" if option == "tempature" else option):
+                generate(runner, [1], **{"max_new_tokens": 2, option: value})
+
+
+def test_options_that_have_no_effect(compiled: Get) -> None:
+    for cut in ("top_k", "top_p", "min_p"):
+        with fault("SEQ514", "temperature"):
+            compiled("gpt2").session.generate([1], max_new_tokens=2, **{cut: 1})
+    with fault("SEQ514", "max_new_tokens is missing"):
+        compiled("gpt2").session.generate([1])
+    with fault("SEQ516", "int"):
+        generate(3, [1], max_new_tokens=2)
+
+
+@pytest.mark.parametrize("where", ["session", "module"])
+def test_what_is_no_prompt(compiled: Get, where: str) -> None:
+    """The same errors from a Session and from a module."""
+    model = getattr(compiled("gpt2"), where)
+    for empty in ([], [[]], [[1], []], np.zeros((0, 3), int)):
         with fault("SEQ513"):
-            session.generate(empty, max_new_tokens=2)
-    with fault("SEQ505"):
-        session.generate([1.5], max_new_tokens=2)
+            generate(model, empty, max_new_tokens=2)
+    ragged = ([1, [2]], [[1, [2]]], [[[1], [2]]])
+    for wrong in (None, 3, "12", b"12", {1, 2}, [1.5], [None], ["1"], [True], np.array(4), [2**70], *ragged):
+        with fault("SEQ505"):
+            generate(model, wrong, max_new_tokens=2)
     with fault("SEQ504", "attention_mask"):
-        session.generate([[1, 2]], max_new_tokens=2, attention_mask=[[1, 1, 1]])
-    with fault("SEQ510"):
-        session.generate([61], max_new_tokens=2)
-    for name in ("minilm", "lstm-sentiment", "gru-forecast"):
-        with fault("SEQ511", "lm"):
-            compiled(name).session.generate([1], max_new_tokens=2)
+        generate(model, [[1, 2]], max_new_tokens=2, attention_mask=[[1, 1, 1]])
+    for wrong in ("ab", [[1.0, 0.0]], [[1, 1], [0]]):
+        with fault("SEQ505" if wrong != "ab" else "SEQ504"):
+            generate(model, [[1, 2]], max_new_tokens=2, attention_mask=wrong)
+    for outside in (61, -1, 2**40):
+        with fault("SEQ510", "from 0 to 60"):
+            generate(model, [3, outside], max_new_tokens=2)
+    for given in ({"eos_id": [3, 61]}, {"stop": [[1, 61]]}):
+        with fault("SEQ510", "61"):
+            generate(model, [3], max_new_tokens=2, **given)
+    with fault("SEQ514", "one stack"):
+        generate(model, [1], max_new_tokens=2, decoder_start_id=2)
+    with fault("SEQ511", "rows of ids"):
+        generate(model, {"input_ids": [[1]]}, max_new_tokens=2)
+    split = getattr(compiled("transformer-base"), where)
     with fault("SEQ511", "decoder_start_id"):
-        compiled("transformer-base").session.generate([1], max_new_tokens=2)
+        generate(split, [1], max_new_tokens=2)
+    for outside in (61, 2**30):
+        with fault("SEQ510", "decoder_input_ids"):
+            generate(split, [1], max_new_tokens=2, decoder_start_id=outside)
+    for wrong in (-1, "a", 1.5, 2**40):
+        with fault("SEQ514", "decoder_start_id"):
+            generate(split, [1], max_new_tokens=2, decoder_start_id=wrong)
+    with fault("SEQ510", "input_ids"):
+        generate(split, [[1], [3, 61]], max_new_tokens=2, decoder_start_id=2)
+    with fault("SEQ503"):
+        generate(split, {"words": [[1]]}, max_new_tokens=2, decoder_start_id=2)
+    with fault("SEQ502"):
+        generate(split, {}, max_new_tokens=2, decoder_start_id=2)
+    for name in ("minilm", "lstm-sentiment", "lstm-tagger"):
+        with fault("SEQ511", "lm"):
+            generate(getattr(compiled(name), where), [1], max_new_tokens=2)
 
 
-def test_the_end_of_a_position_table_is_seen_beforehand(compiled: Get) -> None:
-    session = compiled("gpt2").session  # of 19 positions
+@pytest.mark.parametrize("where", ["session", "module"])
+def test_the_end_of_a_position_table_is_seen_beforehand(compiled: Get, where: str) -> None:
+    model = getattr(compiled("gpt2"), where)  # of 19 positions
     for prompt, most in (([3], 19), ([1, 2, 3], 17), ([[1], [4, 5, 6]], 17), (list(range(19)), 1)):
-        assert session.generate(prompt, max_new_tokens=most).shape[-1] == most
+        assert generate(model, prompt, max_new_tokens=most).shape[-1] == most
         with fault("SEQ506", "19", f"at most {most} after"):
-            session.stream(prompt, max_new_tokens=most + 1)  # before the first id is asked for
+            stream(model, prompt, max_new_tokens=most + 1)  # before the first id is asked for
     with fault("SEQ506"):
-        session.generate(list(range(20)), max_new_tokens=1)
-    assert len(compiled("llama-3.2-1b").session.generate([1], max_new_tokens=25)) == 25
+        generate(model, list(range(20)), max_new_tokens=1)
+    assert len(generate(getattr(compiled("llama-3.2-1b"), where), [1], max_new_tokens=25)) == 25
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "nmt-bahdanau"])
+def test_any_number_of_ids_may_be_allowed(compiled: Get, name: str) -> None:
+    """No memory is taken for what is not made."""
+    for runner in (compiled(name).session, compiled(name).module):
+        columns = stream(runner, ROWS, max_new_tokens=10**30, **options(name))
+        want = generate(runner, ROWS, max_new_tokens=3, **options(name))
+        np.testing.assert_array_equal(np.stack([next(columns) for _ in range(3)], 1), want)
+
+
+@pytest.mark.parametrize("name", ["hybrid-window", "nmt-luong"])
+def test_ends_of_every_kind(compiled: Get, name: str) -> None:
+    model = compiled(name)
+    rows = [[n, n + 1] for n in range(1, 9)]
+    free = model.session.generate(rows, max_new_tokens=12, temperature=2.0, **options(name))
+    ends, pair = [int(free[0, 4]), int(free[1, 6])], [int(free[2, 3]), int(free[2, 4])]
+    given = {"max_new_tokens": 12, "temperature": 2.0, **options(name)}
+    for asked in ({"eos_id": ends}, {"stop": [pair, [int(free[3, 7])]]}, {"eos_id": ends[1], "stop": [pair]}):
+        found = model.session.generate(rows, **given, **asked)
+        np.testing.assert_array_equal(generate(model.module, rows, **given, **asked), found)
+        eos = np.atleast_1d(asked.get("eos_id", [])).tolist()
+        texts = [[one] for one in eos] + asked.get("stop", [])
+        for row, whole in zip(found.tolist(), free.tolist(), strict=True):
+            stops = [n for n in range(1, 13) if any(whole[max(0, n - len(t)) : n] == t for t in texts)]
+            want = whole[: stops[0]] if stops else whole
+            assert row == want + [eos[0] if eos else -1] * (len(row) - len(want))
+    late = model.session.generate(rows, **given, eos_id=ends, min_new_tokens=9)
+    assert not np.isin(late[:, :8], ends).any()
+
+
+def test_several_draws_for_a_row(compiled: Get) -> None:
+    """The first of them is what one draw gives, and a batch changes nothing."""
+    for name in ("llama-3.2-1b", "transformer-base"):
+        model = compiled(name)
+        asked = {"max_new_tokens": 7, "temperature": 1.5, "seed": 3, **options(name)}
+        found = model.session.generate(ROWS, num_return_sequences=3, **asked)
+        assert found.shape == (3, 3, 7)
+        np.testing.assert_array_equal(found[:, 0], model.session.generate(ROWS, **asked))
+        np.testing.assert_array_equal(generate(model.module, ROWS, num_return_sequences=3, **asked), found)
+        np.testing.assert_array_equal(model.session.generate(ROWS[0], num_return_sequences=3, **asked), found[0])
+        assert len({tuple(text) for row in found for text in row}) == 9
+        columns = list(model.session.stream(ROWS, num_return_sequences=3, **asked))
+        np.testing.assert_array_equal(np.stack(columns, 2), found)
 
 
 def choose(sampling: Sampling, logits: list[float], uniform: float) -> int:
@@ -206,10 +308,48 @@ def test_sampling_by_hand() -> None:
     assert choose(Sampling(0.0), [1.0, 3.0, 3.0], 0.9) == 1
 
 
+CUTS = [{}, {"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.1}, {"top_k": 20, "top_p": 0.9, "min_p": 0.05}]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_what_is_drawn_from_is_transformers(temperature: float, cut: dict[str, float]) -> None:
+    logits = np.random.default_rng(0).normal(0, 3, (50, 40))
+    warpers = [logits_process.TemperatureLogitsWarper(temperature)]
+    kinds = {"top_k": "TopKLogitsWarper", "top_p": "TopPLogitsWarper", "min_p": "MinPLogitsWarper"}
+    warpers += [getattr(logits_process, kinds[name])(value) for name, value in cut.items()]
+    scores = torch.from_numpy(logits)
+    for warper in warpers:
+        scores = warper(None, scores)
+    weights, order = Sampling(temperature, **cut).weights(logits)
+    found = np.zeros_like(logits)
+    np.put_along_axis(found, order, weights / weights.sum(-1, keepdims=True), -1)
+    np.testing.assert_allclose(found, scores.softmax(-1).numpy(), atol=1e-12)
+
+
+def test_a_repetition_costs_what_it_costs_in_transformers() -> None:
+    random = np.random.default_rng(1)
+    prompts, said = random.integers(0, 12, (3, 4)), random.integers(0, 12, (3, 2))
+    adjust = Adjustment(Decoding(5, eos_ids=(4, 7), min_new_tokens=3, repetition_penalty=1.3), list(prompts))
+    adjust(random.normal(0, 2, (3, 12)))
+    origins = np.array([2, 0, 0])  # beams change places
+    adjust.follow(said[:, 0], origins)
+    adjust.follow(said[:, 1], np.arange(3))
+    scores = random.normal(0, 2, (3, 12))
+    theirs = logits_process.RepetitionPenaltyLogitsProcessor(1.3)
+    before = torch.from_numpy(np.concatenate([prompts[origins], said], 1))
+    want = theirs(before, torch.from_numpy(scores.copy())).numpy()
+    want[:, [4, 7]] = -np.inf
+    np.testing.assert_allclose(adjust(scores), want, rtol=1e-12)
+    adjust.follow(said[:, 1], np.arange(3))
+    assert np.isfinite(adjust(scores)).all()
+
+
 def test_sampling_stands_extremes() -> None:
     for logits in ([-np.inf, 0.0, -np.inf], [1e30, 0.0, -1e30], [-1e30, 5e4, -5e4]):
         for u in (0.0, 0.5, 1 - 2**-53):
             assert choose(Sampling(0.7, top_p=1.0), logits, u) == int(np.argmax(logits))
+            assert choose(Sampling(5e-324), logits, u) == int(np.argmax(logits))
 
 
 def test_frequencies() -> None:

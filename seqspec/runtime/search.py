@@ -1,0 +1,80 @@
+"""The one loop of every search: step the model, choose, go on from what was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from seqspec.runtime.options import Decoding
+from seqspec.runtime.prompt import Prompt
+from seqspec.runtime.sampling import Adjustment, Draws, Sampling
+from seqspec.runtime.state import Array
+from seqspec.runtime.steppers import Stepper
+
+
+class Search(Protocol):
+    """Chooses ids, of `width` texts for every row of the prompt, from the second step on.
+
+    `choose` takes logits[R, V] and returns ids[B · width], -1 behind the end of a text, and which of the R rows each
+    continues. `texts` are the texts found, [B, n, N].
+    """
+
+    width: int
+
+    @property
+    def done(self) -> bool: ...
+
+    def choose(self, logits: Array) -> tuple[Array, Array]: ...
+
+    def texts(self) -> Array: ...
+
+
+class Lines:
+    """Greedy or drawn: every text goes on by itself."""
+
+    def __init__(self, asked: Decoding, prompt: Prompt) -> None:
+        self.asked, self.width, self.rows = asked, asked.num_return_sequences, len(prompt.ids)
+        self.sampling = Sampling(asked.temperature, asked.top_k, asked.top_p, asked.min_p)
+        self.draws = Draws(asked.seed, self.rows, self.width)
+        self.adjust = Adjustment(asked, prompt.ids)
+        self.made = np.zeros((self.rows * self.width, 0), np.int64)
+        self.ended = np.zeros(self.rows * self.width, bool)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.ended.all())
+
+    def choose(self, logits: Array) -> tuple[Array, Array]:
+        texts = self.rows * self.width
+        rows = np.arange(len(logits)).repeat(texts // len(logits))  # on the first call one for all texts of a prompt
+        scores = self.adjust(logits)[rows]
+        ids = np.where(self.ended, -1, self.sampling.choose(scores, self.draws.next()))
+        self.adjust.follow(ids, rows)
+        self.made = np.concatenate([self.made, ids[:, None]], 1)
+        self.ended |= self.asked.ended(self.made)
+        return ids, rows
+
+    def texts(self) -> Array:
+        return self.made.reshape(self.rows, self.width, -1)
+
+
+def steps(model: Stepper, prompt: Prompt, search: Search, room: int) -> Iterator[Array]:
+    """The ids chosen at each step, [B · width], in at most `room` positions."""
+    inputs, state, first = prompt.inputs, None, True
+    with model.running(room):
+        while True:
+            logits, state = model.step(inputs, state)
+            ids, rows = search.choose(logits[:, -1].astype(np.float64))
+            yield ids
+            if search.done:
+                return
+            if first and search.width > 1:
+                state = model.spread(state, search.width)
+            elif not first and (rows != np.arange(len(rows))).any():
+                state = model.reorder(state, rows)
+            first = False
+            # what was generated is real, also where it is the id of padding; behind its end a text reads anything
+            real = np.ones((len(ids), 1), np.int64)
+            inputs = {prompt.name: np.maximum(ids, 0)[:, None], prompt.mask_name: real}
