@@ -25,6 +25,7 @@ COMMANDS = {
     "verify": ("verify", "Compare PyTorch with onnxruntime on fresh random inputs."),
     "run": ("run", "Run a compiled model on arrays."),
     "generate": ("generate", "Generate tokens with a compiled model."),
+    "bench": ("bench", "Time a compiled model, and each of its ops."),
     "import": ("import_", "Turn a Hugging Face directory into a spec and weights."),
     "diff": ("diff", "Compare two specs, defaults filled in."),
     "explain": ("explain", "Explain a code such as SEQ201."),

@@ -62,7 +62,7 @@ class Cases:
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
         pairs = zip(self.lengths, self.encoder_lengths, strict=True)
         # arrays [T, …] by input, without padding; an encoder's have a length of their own
-        self.sequences = [{p.name: self._draw(p, e if p.once else t) for p in self.ports} for t, e in pairs]
+        self.sequences = [{p.name: self.draw(p, e if p.once else t) for p in self.ports} for t, e in pairs]
 
     def alone(self) -> Iterator[Handed]:
         """Each sequence by itself."""
@@ -136,9 +136,9 @@ class Cases:
         pad_id = self.facts.get(port.name, Facts()).pad_id
         return 0 if pad_id is None else pad_id
 
-    def _draw(self, port: Port, length: int) -> Array:
+    def draw(self, port: Port, length: int, past: int = 0) -> Array:
         """One sequence of an input: no id that means padding."""
-        shape = tuple(evaluate(size, {TIME: length, ENCODER_TIME: length, PAST: 0}) for size in port.shape[1:])
+        shape = tuple(evaluate(size, {TIME: length, ENCODER_TIME: length, PAST: past}) for size in port.shape[1:])
         if port.dtype == "float":
             return self.random.standard_normal(shape).astype(self.dtype)
         fact = self.facts.get(port.name, Facts())

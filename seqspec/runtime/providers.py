@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,18 @@ _SHORT = {"cpu": CPU, "cuda": CUDA}
 _BUILT_FOR_CUDA = (CUDA, "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _PROVIDERS = "names of onnxruntime's providers, or pairs of a name and a mapping of options"
 _DOCTOR = "`seqspec doctor` shows which providers work here"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`threads` an op may use, as many as there are cores by default; `profile` begins the names of the files in which
+    onnxruntime writes how long each op took."""
+
+    threads: int | None = None
+    profile: Path | None = None
+
+
+USUAL = Settings()
 
 
 def runtime() -> Any:
@@ -62,7 +75,7 @@ def _full(provider: Any) -> Provider:
     return name if options is None else (name, options)
 
 
-def open_session(file: Path, providers: Sequence[Provider]) -> Any:
+def open_session(file: Path, providers: Sequence[Provider], settings: Settings = USUAL) -> Any:
     """An InferenceSession that has every one of `providers`; onnxruntime itself would fall back without a word."""
     ort = runtime()
     asked = [p if isinstance(p, str) else p[0] for p in providers]
@@ -75,6 +88,10 @@ def open_session(file: Path, providers: Sequence[Provider]) -> Any:
     options = ort.SessionOptions()
     # fatal alone: what it would write to the terminal is in what it raises, or found out below
     options.log_severity_level = _FATAL
+    if settings.threads is not None:
+        options.intra_op_num_threads = settings.threads
+    if settings.profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, f"{settings.profile}{file.stem}"
     ort.set_default_logger_severity(_FATAL)
     try:
         session = ort.InferenceSession(str(file), options, providers=list(providers), enable_fallback=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -39,7 +40,11 @@ class Session:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], providers: Sequence[execution.Provider] | str | None = None
+        self,
+        path: str | os.PathLike[str],
+        providers: Sequence[execution.Provider] | str | None = None,
+        *,
+        settings: execution.Settings = execution.USUAL,
     ) -> None:
         manifest = read(arguments.path(path, code=arguments.RUNNING))
         if manifest.backend != "onnx":
@@ -49,7 +54,7 @@ class Session:
         self.path, self.signature, self.facts = manifest.folder, manifest.signature, manifest.facts
         self.dtype = np.dtype(_numpy_name(manifest.dtype))
         chosen = execution.chosen(providers, manifest.target)
-        self._graphs = {role: execution.open_session(f, chosen) for role, f in manifest.graphs.items()}
+        self._graphs = {role: execution.open_session(f, chosen, settings) for role, f in manifest.graphs.items()}
         self._last = self._graphs[list(self._graphs)[-1]]
         self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
         self._taken |= {port.name for port in self.signature.inputs if port.starts}
@@ -158,6 +163,10 @@ class Session:
     def step_inputs(self) -> frozenset[str]:
         """The names that graph takes."""
         return frozenset(i.name for i in self._last.get_inputs())
+
+    def end_profiles(self) -> list[Path]:
+        """The files of a session with a `profile`, one for each graph; nothing is added to them any more."""
+        return [Path(graph.end_profiling()) for graph in self._graphs.values()]
 
     def run_bound(self, binding: Any) -> None:
         """That graph, on what is bound."""
