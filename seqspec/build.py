@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from seqspec.components.assembly import Built, Plan, build_stack
 from seqspec.components.base import camel
-from seqspec.components.bridge import Memory
 from seqspec.components.heads import Reading
 from seqspec.components.inputs import Tables
 from seqspec.components.stack import Facts, Stack
+from seqspec.components.states import Memory
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Graph, Value
 from seqspec.spec.model import Model
@@ -100,7 +100,7 @@ def _reading(model: Model, built: Built) -> Reading:
     layers, table = list(model.stacks[model.last].flat()), model.table(model.last)
     final = None
     if _reads_final_state(model) and (recurrent := layers[-1].recurrent):
-        from seqspec.ops.state import SelectState  # as in components/recurrent.py
+        from seqspec.ops.state import SelectState  # few models ask for it
 
         select = SelectState(
             recurrent.num_layers - 1, recurrent.layers.directions, "sum" if recurrent.merge == "sum" else "all"

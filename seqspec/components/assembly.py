@@ -7,19 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from seqspec.components.attention import CrossAttention
-from seqspec.components.audio import Audio
-from seqspec.components.base import Context, Inlet, camel, width_of
+from seqspec.components.base import Context, Inlet, Path, camel, width_of
 from seqspec.components.blocks import build_block
-from seqspec.components.bridge import Memory, Place
-from seqspec.components.image import Image
-from seqspec.components.inputs import Features, Tables, Tokens
-from seqspec.components.norms import LayerNorm, RMSNorm
-from seqspec.components.positions import Learned, Sinusoidal
-from seqspec.components.recurrent import Recurrent
+from seqspec.components.inputs import Around, Tables
+from seqspec.components.layers import BareLayer, Beside, Layer
+from seqspec.components.positions import AddedPosition
 from seqspec.components.relations import Relations
-from seqspec.components.rope import Rope
-from seqspec.components.stack import Layer, Path, Stack
+from seqspec.components.stack import Stack
+from seqspec.components.states import Memory, Place
+from seqspec.components.tokens import Tokens
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Size, dim
 from seqspec.graph.ir import Region, Value
@@ -27,7 +23,6 @@ from seqspec.ops.cache import Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add
 from seqspec.ops.padding import Padding
-from seqspec.ops.pool import Pool
 
 
 class Plan(NamedTuple):
@@ -101,26 +96,28 @@ class _Writer:
         self.outer_tables = tables
         self.positions: Value | None = None
         attends = any(layer.block for layer in stack.flat()) and bool(list(stack.attentions()))
-        placed = isinstance(stack.position, Learned | Sinusoidal)
-        source = stack.input
-        self.keep_first = plan.name == "decoder" and isinstance(source, Tokens) and source.pad_id is not None
+        placed = isinstance(stack.position, AddedPosition)
+        self.keep_first = plan.name == "decoder" and stack.input.padding_id is not None
         self.looks_back = plan.stateful and (attends or placed or self.keep_first)
         # without keys and values to measure, only the mask tells how long the past is
         self.always = self.looks_back and not attends
-        rotary = any(isinstance(a.position, Rope) for a in stack.attentions())
-        self.placed = placed or rotary or bool(list(stack.low_ranks()))
+        self.reads_positions = any(sublayer.reads_positions for sublayer in stack.sublayers())
+        turned = any(sublayer.tables_key for sublayer in stack.attentions())
+        self.placed = placed or turned or self.reads_positions
 
     def embed(self, root: Builder) -> Value:
         """Input, mask and positions -> [B, T, D], with norm and dropout behind."""
         stack, b, source = self.stack, self.b, self.stack.input
         port = root.input(self.plan.port(source.port), source.shape((dim(BATCH), self.plan.time)), source.dtype)
-        data = self._signal(root, self.inlet.take(port, source.port))
-        declare = partial(self._optional, root)
+        width, declare = int(stack.d_model or 0), partial(self._optional, root)
+        data, self.mask = source.signal(b, self.inlet.take(port, source.port), width, partial(self._padding, root))
         self.relations = Relations(b, data, self.mask, self.looks_back, declare, list(stack.attentions()))
         if self.placed:
             self.positions = self.relations.positions()
-        x = self._vectors(root, data)
-        if isinstance(stack.position, Learned | Sinusoidal):
+        owner = self.plan.owner.input if self.plan.owner else None
+        shared = owner if isinstance(owner, Tokens) else None
+        x = source.vectors(b, data, Around(self.mask, width, declare, self.inlet, shared, self.outer_tables))
+        if isinstance(stack.position, AddedPosition):
             assert self.positions is not None
             x = b.add(Add(), x, stack.position.build(b, self.positions, x))
         if source.norm:
@@ -130,24 +127,12 @@ class _Writer:
         # the hint goes on the last step, so that what leads there stays one expression
         return self._hinted(x)
 
-    def _signal(self, root: Builder, data: Value) -> Value:
-        """What time is counted on, and its mask: the input itself, or the vectors that sound and images become."""
-        source, b = self.stack.input, self.b
-        if isinstance(source, Image):
-            self.mask = None
-            return source.embed(b, data, int(self.stack.d_model or 0))
-        if isinstance(source, Audio):
-            from seqspec.ops.frames import ChannelsLast
-
-            data = b.add(ChannelsLast(), data, hint="frames")
+    def _padding(self, root: Builder, data: Value) -> Value:
+        """The mask of what is read, from the one that is given."""
         total = self.plan.time + (dim(PAST) if self.looks_back else 0)
         given = self._optional(root, "attention_mask", (dim(BATCH), total))
-        pad_id = source.pad_id if isinstance(source, Tokens) else None
-        padding = Padding(pad_id, self.keep_first, self.looks_back, self.always)
-        self.mask = b.add(padding, data, given, hint="mask")
-        if isinstance(source, Audio):
-            data, self.mask = source.embed(b, data, self.mask)
-        return data
+        padding = Padding(self.stack.input.padding_id, self.keep_first, self.looks_back, self.always)
+        return self.b.add(padding, data, given, hint="mask")
 
     def _hinted(self, x: Value) -> Value:
         last = self.b.items[-1]
@@ -158,27 +143,6 @@ class _Writer:
     def _optional(self, root: Builder, name: str, shape: tuple[Size, ...], *, optional: bool = True) -> Value:
         return self.inlet.take(root.input(self.plan.port(name), shape, "int64", optional=optional), name)
 
-    def _vectors(self, root: Builder, data: Value) -> Value:
-        source, plan = self.stack.input, self.plan
-        if isinstance(source, Audio | Image):
-            return data
-        if isinstance(source, Features):
-            return source.embed(self.b, data, self.mask, source.d_model)
-        owner = plan.owner.input if plan.owner and isinstance(plan.owner.input, Tokens) else source
-        types = None
-        if owner.token_types:
-            from seqspec.ops.optional import OrZeros
-
-            given = self._optional(root, "token_type_ids", data.shape)
-            types = self.b.add(OrZeros(), given, data)
-        width, stack_width = int(owner.d_model or 0), int(self.stack.d_model or 0)
-        tables = None
-        if self.outer_tables is not None:
-            outer = self.outer_tables
-            held = self.inlet.take_optional(outer.types, "types_table")
-            tables = Tables(self.inlet.take(outer.tokens, "tokens_table"), held)
-        return source.embed(self.b, data, types, tables, width, stack_width)
-
     def run(
         self, root: Builder, x: Value, memories: Mapping[str, Memory]
     ) -> tuple[Value, dict[int, tuple[Value, ...]], dict[str, Value]]:
@@ -188,16 +152,12 @@ class _Writer:
         finals: dict[int, tuple[Value, ...]] = {}
         weights: dict[str, Value] = {}
         layers = list(self.stack.flat())
-        total = sum(layer.recurrent.num_layers for layer in layers if layer.recurrent)
-        first = 0
+        total, first = sum(layer.bare.layers.layers for layer in layers if layer.bare), 0
         blocks: dict[Path, Region] = {}
         for index, layer in enumerate(layers):
             scope = f"layers.{index}"
             self.b.origin = _origin(self.plan.name, layer)
-            if layer.linear:
-                x = layer.linear.build(self.b, scope, x)
-                continue
-            if layer.recurrent is None:
+            if layer.bare is None:
                 if layer.path not in blocks:
                     blocks[layer.path] = self._block(layer, x, context)
                 names = layer.weights(index)
@@ -205,13 +165,11 @@ class _Writer:
                 x, *seen = self.b.call_many(blocks[layer.path], scope, x, *context.arguments(), hint=hint)
                 weights |= dict(zip(names, seen, strict=True))
                 continue
-            wanted = index in self.plan.finals_wanted
-            place = Place(layer.recurrent.layers, first, total)
-            first += layer.recurrent.num_layers
-            given = self._given(root, index, layer.recurrent)
-            x, states, attended = layer.recurrent.build(
-                self.b, scope, x, self.mask, inner, place, given, stateful=self.plan.stateful, finals=wanted
-            )
+            place = Place(layer.bare.layers, first, total)
+            first += layer.bare.layers.layers
+            wanted, given = index in self.plan.finals_wanted, self._given(root, index, layer.bare)
+            beside = Beside(self.mask, inner, place, given, self.plan.stateful, wanted)
+            x, states, attended = layer.bare.build(self.b, scope, x, beside)
             if wanted:
                 finals[index] = states
             if attended is not None:
@@ -219,7 +177,7 @@ class _Writer:
         self.b.origin = self.plan.name
         return x, finals, weights
 
-    def _given(self, root: Builder, index: int, layer: Recurrent) -> list[Value]:
+    def _given(self, root: Builder, index: int, layer: BareLayer) -> list[Value]:
         """What a caller may start a layer from: `initial_state.3.h` [B, L·D, H]."""
         ports = []
         for name, shape in layer.given.items():
@@ -235,6 +193,8 @@ class _Writer:
             x = self.inlet.take(memory.x, "memory")
             mask = self.inlet.take_optional(memory.mask, "memory_mask")
         if averaged:
+            from seqspec.ops.pool import Pool  # few models start from a mean
+
             mean = self.b.add(Pool("mean"), x, mask)
         if attended and mask is not None and self.plan.stateful:
             mask = self.b.add(Hold(f"{name}_attention_mask"), mask, hint="memory_mask")
@@ -246,11 +206,11 @@ class _Writer:
 
     def _context(self, x: Value, memories: Mapping[str, Memory]) -> Context:
         values: dict[str, Value] = {} if self.mask is None else {"mask": self.mask}
-        if self.positions is not None and list(self.stack.low_ranks()):
+        if self.positions is not None and self.reads_positions:
             values["positions"] = self.positions
         shared, made = self.relations.shared(list(self.stack.attentions()), x, self.positions)
         values |= made
-        crossed = {s.from_ for layer in self.stack.distinct() for s in layer.parts if isinstance(s, CrossAttention)}
+        crossed = {sublayer.attends for sublayer in self.stack.sublayers() if sublayer.attends}
         for name in sorted(crossed):
             memory = memories[name]
             values["memory"] = memory.x
@@ -261,7 +221,7 @@ class _Writer:
 
     def _block(self, layer: Layer, x: Value, context: Context) -> Region:
         norm, placement = self.stack.norm, self.stack.norm_placement
-        assert isinstance(norm, LayerNorm | RMSNorm)
+        assert norm is not None
         assert placement is not None
         own = context if layer.name == "block" else context._replace(prefix=context.prefix + camel(layer.name))
         name = camel(layer.name) if self.plan.alone or layer.name != "block" else camel(self.plan.name) + "Block"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from abc import abstractmethod
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Inlet, Word, width_of
+from seqspec.components.base import Component, Count, Finding, Findings, Inlet, Word, width_of
+from seqspec.components.family import Family
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Param, Value
 from seqspec.ops.cache import Hold
@@ -16,18 +18,6 @@ from seqspec.ops.shape import Concat, Squeeze, Unsqueeze
 
 STEP = "step"
 """Names the loop, below which the parameters of a step are."""
-
-
-class LocalP(Component):
-    """p = S · sigmoid(v · tanh(W h)): only places within `size` of p count, and the nearer the more.
-
-    The softmax over |s − p| ≤ size is multiplied by exp(−(s − p)² / 2σ²), σ = size / 2 (Luong et al. 2015). Real tokens
-    are counted, from 0; S is how many a row has.
-    """
-
-    kind: Literal["local_p"]
-    size: Count
-    """Half the width of the window: D in the paper."""
 
 
 class Looked(NamedTuple):
@@ -42,6 +32,38 @@ class Looked(NamedTuple):
     def within(self, inlet: Inlet) -> Looked:
         """The same inside a step."""
         return Looked(*(inlet.take_optional(value, name) for name, value in self._asdict().items()))  # type: ignore[arg-type]
+
+
+class AlignmentWindow(Family):
+    """Where the weights of a step may be."""
+
+    kinds: ClassVar = {"local_p": "attend:LocalP"}
+
+    @abstractmethod
+    def weights(self, b: Builder, h: Value, scores: Value, looked: Looked) -> Value:
+        """h[B, H], scores[B, S] -> weights[B, S]"""
+
+
+class LocalP(AlignmentWindow):
+    """p = S · sigmoid(v · tanh(W h)): only places within `size` of p count, and the nearer the more.
+
+    The softmax over |s − p| ≤ size is multiplied by exp(−(s − p)² / 2σ²), σ = size / 2 (Luong et al. 2015). Real tokens
+    are counted, from 0; S is how many a row has.
+    """
+
+    kind: Literal["local_p"]
+    size: Count
+    """Half the width of the window: D in the paper."""
+
+    def weights(self, b: Builder, h: Value, scores: Value, looked: Looked) -> Value:
+        from seqspec.ops.alignment import LocalAlignment  # few models look so
+
+        width = width_of(h)
+        hidden = b.add(Unary("tanh"), b.add(Linear(width, width, False), h, name="position_proj"))
+        logit = b.add(Linear(width, 1, False), hidden, name="position_score_proj")
+        center = b.add(Unary("sigmoid"), logit, hint="center")
+        align = LocalAlignment(self.size)
+        return b.add(align, scores, center, looked.places, looked.lengths, looked.mask, hint="weights")
 
 
 class Attend(Component):
@@ -63,7 +85,7 @@ class Attend(Component):
     """h, [h; context] (default for `previous`), or tanh(W [context; h]) (default for `current`)."""
     input_feeding: bool = False
     """Whether the cell moves on [x; the output of the step before]; zeros at first."""
-    window: Annotated[LocalP, ByKind] | None = None
+    window: AlignmentWindow | None = None
     """Where the weights may be; everywhere by default."""
     return_weights: bool = False
     """Whether the model puts out the weights too: `attentions.N` [B, T, S], zeros at padding."""
@@ -106,7 +128,7 @@ class Attend(Component):
             memory = b.add(Hold("memory"), memory, hint="memory")
         if self.window is None:
             return Looked(keys, memory, mask)
-        from seqspec.ops.alignment import RealPlaces  # here for the reason given in recurrent.py
+        from seqspec.ops.alignment import RealPlaces
 
         return Looked(keys, memory, mask, *b.add_many(RealPlaces(), memory, mask, hint="places lengths"))
 
@@ -129,14 +151,7 @@ class Attend(Component):
         if self.window is None:
             weights = b.add(MaskedSoftmax(), scores, looked.mask, hint="weights")
         else:
-            from seqspec.ops.alignment import LocalAlignment
-
-            width = width_of(h)
-            hidden = b.add(Unary("tanh"), b.add(Linear(width, width, False), h, name="position_proj"))
-            logit = b.add(Linear(width, 1, False), hidden, name="position_score_proj")
-            center = b.add(Unary("sigmoid"), logit, hint="center")
-            align = LocalAlignment(self.window.size)
-            weights = b.add(align, scores, center, looked.places, looked.lengths, looked.mask, hint="weights")
+            weights = self.window.weights(b, h, scores, looked)
         return b.add(WeightedSum(), weights, looked.memory, hint="context"), weights
 
     def _scores(self, b: Builder, h: Value, looked: Looked) -> Value:

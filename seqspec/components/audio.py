@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings
-from seqspec.components.linear import Activation
+from seqspec.components.base import Activation, Component, Count, Finding, Findings
+from seqspec.components.inputs import Around, Input, Owner
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Value
-from seqspec.graph.types import DType
+from seqspec.ops.conv import Conv1d
+from seqspec.ops.elementwise import Unary
+from seqspec.ops.frames import ChannelsLast, RealFirst, Subsample
+from seqspec.ops.padding import ZeroPadding
+
+if TYPE_CHECKING:
+    from seqspec.components.tokens import Tokens
 
 
 class Convolution(Component):
@@ -35,15 +42,16 @@ class Convolution(Component):
             yield Finding("SEQ106", ("kernel",), text)
 
 
-class Audio(Component):
+class Audio(Input):
     """Mel features [B, mel_bins, T] -> vectors [B, T', channels], as in Whisper.
 
     Every convolution sees zeros before and behind the real frames, wherever padding lies, and its stride shortens
     lengths and masks: positions and layers count what is left.
     """
 
-    port: ClassVar[str] = "input_features"
-    dtype: ClassVar[DType] = "float"
+    port = "input_features"
+    dtype = "float"
+    at_once = True
 
     kind: Literal["audio"]
     mel_bins: Count
@@ -53,36 +61,36 @@ class Audio(Component):
     norm: Norm | None = None
     """A norm behind the convolutions and the positions, called `embed_norm`."""
 
-    @property
-    def width(self) -> int:
-        """Channels that come out."""
+    def stack_width(self, owner: Tokens | None) -> int:
         return self.convolutions[-1].channels
 
-    def check(self) -> Findings:
+    def entering(self, d_model: int | None) -> int:
+        return self.convolutions[-1].channels
+
+    def check(self, d_model: int | None, owner: Owner | None) -> Findings:
         for n, convolution in enumerate(self.convolutions):
             yield from (f.under("convolutions", n) for f in convolution.check())
 
-    def embed(self, b: Builder, frames: Value, mask: Value) -> tuple[Value, Value]:
-        """frames[B, T, mel_bins] -> [B, T', D], and the mask of that, real ones in front."""
-        from seqspec.ops.conv import Conv1d  # as in components/rope.py
-        from seqspec.ops.elementwise import Unary
-        from seqspec.ops.frames import RealFirst, Subsample
-        from seqspec.ops.padding import ZeroPadding
+    def shape(self, batch_time: Shape) -> Shape:
+        batch, time = batch_time
+        return (batch, self.mel_bins, time)
 
-        x, mask = b.add_many(RealFirst(), frames, mask, hint="x mask")
-        width = self.mel_bins
+    def signal(self, b: Builder, data: Value, width: int, padding: Callable[[Value], Value]) -> tuple[Value, Value]:
+        """data[B, mel_bins, T] -> [B, T', D], and the mask of that, real ones in front."""
+        frames = b.add(ChannelsLast(), data, hint="frames")
+        x, mask = b.add_many(RealFirst(), frames, padding(frames), hint="x mask")
+        channels = self.mel_bins
         for n, convolution in enumerate(self.convolutions):
             if n:
                 x = b.add(ZeroPadding(), x, mask)  # a bias is not zero there
-            op = Conv1d(width, convolution.channels, convolution.kernel, convolution.stride, bias=convolution.bias)
+            op = Conv1d(channels, convolution.channels, convolution.kernel, convolution.stride, bias=convolution.bias)
             x = b.add(op, x, name=f"convolutions.{n}", hint="x" if convolution.activation == "none" else "")
             if convolution.activation != "none":
                 x = b.add(Unary(convolution.activation), x, hint="x")
             if convolution.stride > 1:
                 mask = b.add(Subsample(convolution.stride), mask, hint="mask")
-            width = convolution.channels
+            channels = convolution.channels
         return x, mask
 
-    def shape(self, batch_time: Shape) -> Shape:
-        batch, time = batch_time
-        return (batch, self.mel_bins, time)
+    def vectors(self, b: Builder, data: Value, around: Around) -> Value:
+        return data

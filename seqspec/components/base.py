@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
@@ -15,7 +15,9 @@ from seqspec.graph.reserved import usable
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+TokenId = Annotated[int, Field(ge=0)]
 Residual = Literal["add", "none"]
+Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 Positive = Annotated[float, Field(gt=0)]
 
 
@@ -56,54 +58,8 @@ class Finding(NamedTuple):
 
 
 Findings = Iterator[Finding]
-
-
-class _ByKind:
-    """Tells the classes of a union apart by `kind`, or by a field that one of them alone requires.
-
-    pydantic's own tagged unions build the schema of every class that a spec might name; this builds that of the
-    classes it does name, so that a check costs what its spec uses and not what the language has.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        classes: dict[str, type[Component]] = {}
-
-        def validate(value: Any) -> Any:
-            if not classes:
-                classes.update((_tag(cls), cls) for cls in get_args(source) or (source,))
-            if isinstance(value, Component):
-                return value
-            named = {"kind": value} if isinstance(value, str) else value
-            (cls, *others) = classes.values()
-            return (_choose(classes, named) if others else cls).model_validate(named)
-
-        return core_schema.no_info_plain_validator_function(validate)
-
-
-def _tag(cls: type[Component]) -> str:
-    """A class's kind, or `<key>` for one that is told by its key."""
-    kind = cls.model_fields.get("kind")
-    if kind is not None:
-        return str(get_args(kind.annotation)[0])
-    return f"<{next(name for name, field in cls.model_fields.items() if field.is_required())}>"
-
-
-def _choose(classes: Mapping[str, type[Component]], value: Any) -> type[Component]:
-    if not isinstance(value, dict):
-        raise PydanticCustomError("union_tag_not_found", "a mapping or a kind is needed")
-    for tag, cls in classes.items():
-        if tag[1:-1] in value and tag[0] == "<":
-            return cls
-    kind = value.get("kind")
-    if not isinstance(kind, str):
-        raise PydanticCustomError("union_tag_not_found" if kind is None else "union_tag_invalid", "no kind")
-    if kind not in classes:
-        raise PydanticCustomError("union_tag_invalid", "unknown kind")
-    return classes[kind]
-
-
-ByKind = _ByKind()
-"""Marks a union of kinds; a bare string stands for `{kind: string}`."""
+Path = tuple[str | int, ...]
+"""From a component to a part of it."""
 
 
 class Context(NamedTuple):

@@ -1,133 +1,83 @@
-"""Blocks: sublayers in the order written, each with its norm and its residual; and the entries of `layers`."""
+"""Blocks: sublayers in the order written, each with its norm and its residual; and the patterns that name them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seqspec.components.attention import CrossAttention, Made, SelfAttention
-from seqspec.components.base import (
-    ByKind,
-    Component,
-    Context,
-    Count,
-    Finding,
-    Findings,
-    Inlet,
-    Name,
-    Residual,
-    Word,
-    camel,
-)
-from seqspec.components.efficient import LinearAttention, LowRankAttention
-from seqspec.components.feedforward import FeedForward
-from seqspec.components.linear import LinearLayer
-from seqspec.components.norms import LayerNorm, RMSNorm
-from seqspec.components.recurrent import GRU, LSTM, RNN
+from seqspec.components.base import Context, Count, Finding, Findings, Inlet, Path, Word
+from seqspec.components.inherited import Inheritance, Placement
+from seqspec.components.layers import Blocks, Entry, Layer, named_block
+from seqspec.components.norms import Norm
+from seqspec.components.sublayers import Sublayer, made_of
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Region, Value
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add, Scale
 
-Single = Annotated[
-    SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward,
-    ByKind,
-]
 
-
-class Parallel(Component):
-    """Σ f_i(x) of sublayers that read one input, behind one norm and under one residual: GPT-J, PaLM."""
-
-    kind: Literal["parallel"]
-    name: Name | None = None
-    """Names its norm and what stands before its parameters' names; its kind by default."""
-    block: list[Single] = Field(min_length=2)
-    """The sublayers whose outputs are added."""
-    residual: Residual = "add"
-    """`none`: the sum goes on alone, without what came in."""
-
-    def check(self, width: int) -> Findings:
-        for n, sublayer in enumerate(self.block):
-            yield from (f.under("block", n) for f in sublayer.check(width))
-            if sublayer.residual == "none":
-                yield Finding("SEQ232", ("block", n, "residual"), "the residual is that of the `parallel` around it")
-
-    def build(self, g: Builder, x: Value, context: Context) -> tuple[Value, ...]:
-        b = g.child(context.prefix + camel(str(self.name)))
-        inner, here = b.like(x, "x"), context.within(b)
-        total, weights = None, []
-        for sublayer in self.block:
-            y, *seen = _made(sublayer.build(b, inner, here))
-            weights += seen
-            total = y if total is None else b.add(Add(), total, y)
-        assert total is not None
-        hint = " ".join(["y", *(f"weights_{n}" for n in range(len(weights)))])
-        return g.call_many(b.done(total, *weights), str(self.name), x, *context.arguments(), hint=hint)
-
-
-Sublayer = Annotated[
-    SelfAttention | CrossAttention | LinearAttention | LowRankAttention | FeedForward | Parallel,
-    ByKind,
-]
-Placement = Literal["pre", "post", "sandwich"]
-
-
-class Block(Component):
+class Block(Entry):
     """Sublayers, each with a norm as placed and a residual around it; the whole `repeat` times."""
+
+    has_blocks = True
 
     repeat: Count = 1
     """How many such blocks follow each other."""
     block: list[Sublayer] = Field(min_length=1)
     """The sublayers, in the order they run."""
 
+    def opened(self, path: Path, blocks: Blocks) -> Iterator[Layer]:
+        yield Layer(path, (*path, "block"), tuple(self.block))
 
-class Pattern(Component):
+    def resolved(self, said: Inheritance) -> Block:
+        return self.model_copy(update={"block": [s.resolved(said) for s in self.block]})
+
+
+class Pattern(Entry):
     """Named blocks of the stack, one after the other; the whole `repeat` times."""
+
+    has_blocks = True
 
     repeat: Count = 1
     """How often the pattern is run through."""
     pattern: list[Word] = Field(min_length=1)
     """Names from the stack's `blocks`."""
 
+    @property
+    def count(self) -> int:
+        return len(self.pattern)
 
-Entry = Annotated[
-    LSTM | GRU | RNN | LinearLayer | Block | Pattern,
-    ByKind,
-]
+    @property
+    def named(self) -> Sequence[str]:
+        return self.pattern
 
+    def check_named(self, blocks: Blocks) -> Findings:
+        for n, name in enumerate(self.pattern):
+            if name not in blocks:
+                known = ", ".join(f"`{k}`" for k in blocks) or "none"
+                yield Finding("SEQ218", ("pattern", n), f"`{name}` is no block of this stack", f"known blocks: {known}")
 
-def name_of(sublayer: Sublayer) -> str:
-    return sublayer.name or sublayer.kind
+    def opened(self, path: Path, blocks: Blocks) -> Iterator[Layer]:
+        for name in self.pattern:
+            if name in blocks:
+                yield named_block(name, blocks)
 
-
-def opened(block: Sequence[Sublayer]) -> Iterator[tuple[tuple[str | int, ...], Single]]:
-    """Every sublayer at its path, those of a `parallel` in its place."""
-    for n, sublayer in enumerate(block):
-        if isinstance(sublayer, Parallel):
-            yield from (((n, "block", m), inner) for m, inner in enumerate(sublayer.block))
-        else:
-            yield (n,), sublayer
-
-
-def _made(made: Made | tuple[Value, ...]) -> tuple[Value, ...]:
-    """What a sublayer gives, and any attention weights behind it."""
-    return made if isinstance(made, tuple) else (made,)
+    def resolved(self, said: Inheritance) -> Pattern:
+        return self
 
 
 def check_names(sublayers: Sequence[Sublayer]) -> Findings:
     """Names must be given where a kind repeats, and be different, the norms' derived names included."""
-    every: list[tuple[tuple[str | int, ...], Sublayer]] = []
+    every: list[tuple[Path, Sublayer]] = []
     for n, sublayer in enumerate(sublayers):
         every.append(((n,), sublayer))
-        if isinstance(sublayer, Parallel):
-            every += [((n, "block", m), inner) for m, inner in enumerate(sublayer.block)]
-    kinds = Counter(s.kind for _, s in every if name_of(s) == s.kind)
+        every += [((n, *path), inner) for path, inner in sublayer.opened() if inner is not sublayer]
+    kinds = Counter(s.kind for _, s in every if s.called == s.kind)
     taken: set[str] = set()
     for n, (path, sublayer) in enumerate(every):
-        name = name_of(sublayer)
+        name = sublayer.called
         if name in taken and name == sublayer.kind and kinds[name] > 1:
             text = f"the block has {kinds[name]} sublayers of kind `{name}`, so this one needs a `name`"
             yield Finding("SEQ206", path, text, f"write `name: {name}_{n + 1}`, or a better one")
@@ -142,7 +92,7 @@ def build_block(
     sublayers: Sequence[Sublayer],
     x: Value,
     context: Context,
-    norm: LayerNorm | RMSNorm,
+    norm: Norm,
     placement: Placement,
     dropout: float,
     scale: float,
@@ -156,10 +106,10 @@ def build_block(
     here, width = context.within(b), int(str(x.shape[-1]))
     weights: list[Value] = []
     for sublayer in sublayers:
-        own, y = name_of(sublayer), x
+        own, y = sublayer.called, x
         if placement != "post":
             y = b.add(norm.op(width), y, name=f"{own}_norm")
-        y, *seen = _made(sublayer.build(b, y, here))
+        y, *seen = made_of(sublayer.build(b, y, here))
         weights += seen
         if placement == "sandwich":
             y = b.add(norm.op(width), y, name=f"post_{own}_norm")

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import ByKind, Component, Finding, Findings, Inlet, Word, width_of
+from seqspec.components.base import Finding, Findings, Inlet, Word, width_of
+from seqspec.components.family import Family
+from seqspec.components.states import Memory, Place, Source
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear
 
 
-class Zeros(Component):
+class InitialState(Family):
+    """Where h (and c) start."""
+
+    kinds: ClassVar = {
+        "zeros": "bridge:Zeros",
+        "learned": "bridge:Learned",
+        "given": "bridge:Given",
+        "bridge": "bridge:Bridge",
+    }
+
+
+class Zeros(InitialState):
     """The layer starts from zeros."""
 
     kind: Literal["zeros"]
 
 
-class Learned(Component):
+class Learned(InitialState):
     """The layer starts from parameters, the same for every row: `h0` [L·D, H], and `c0` beside an LSTM."""
 
     kind: Literal["learned"]
 
 
-class Given(Component):
+class Given(InitialState):
     """The layer starts from what the caller gives: `initial_state.N.h` [B, L·D, H] (and `.c`), zeros where left out."""
 
     kind: Literal["given"]
 
 
-class Bridge(Component):
+class Bridge(InitialState):
     """Layer n starts from layer n of another stack: h0 = map(final state), or map(mean of its outputs).
 
     LSTM to GRU takes h; GRU to LSTM starts c at zeros.
@@ -49,60 +62,6 @@ class Bridge(Component):
     """`each`: layer n reads layer n. `last`: every layer reads the last one."""
     direction: Literal["both", "forward", "backward"] = "both"
     """Which direction's state is read; `both` concatenates forward and backward."""
-
-
-InitialState = Annotated[Zeros | Learned | Given | Bridge, ByKind]
-
-
-class Layers(NamedTuple):
-    """One entry of recurrent layers, as a bridge sees it. `widths` are the channels of h and, beside it, of c."""
-
-    layers: int
-    directions: int
-    widths: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """How many states there are: forward before backward, layer by layer."""
-        return self.layers * self.directions
-
-    @property
-    def cell(self) -> bool:
-        """Whether there is a c beside h."""
-        return len(self.widths) > 1
-
-    def width(self, direction: str, part: int = 0) -> int:
-        """Channels of one layer's h, or c (`part` 1), as `direction` reads it."""
-        return self.widths[part] * (self.directions if direction == "both" else 1)
-
-
-class Place(NamedTuple):
-    """Where the reading entry stands: its first layer is number `first` of the `total` in its stack."""
-
-    own: Layers
-    first: int
-    total: int
-
-
-class Source(NamedTuple):
-    """The stack that is read: its recurrent entries, the width of its outputs, and when building, their values."""
-
-    entries: Sequence[Layers]
-    width: int
-    finals: Sequence[tuple[Value, ...]] = ()  # (h,) or (h, c) of each entry
-    mean: Value | None = None
-
-    def flat(self) -> list[tuple[int, int]]:
-        """(entry, layer within it) of every single layer, in order."""
-        return [(n, layer) for n, entry in enumerate(self.entries) for layer in range(entry.layers)]
-
-
-class Memory(NamedTuple):
-    """Another stack as a layer reads it: outputs [B, S, M], their padding, and the states a bridge may want."""
-
-    x: Value
-    mask: Value | None
-    source: Source
 
 
 def check_bridge(bridge: Bridge, place: Place, source: Source) -> Findings:
@@ -166,7 +125,7 @@ def start(
         return layers[0] if alone else tuple(_stack(b, part) for part in zip(*layers, strict=True))
     names = ("h0", "c0")[: len(place.own.widths)]
     if isinstance(initial, Learned):
-        from seqspec.ops.initial_state import LearnedState  # here for the reason given in recurrent.py
+        from seqspec.ops.initial_state import LearnedState  # few layers start so
 
         rows, widths = place.own.rows, place.own.widths
         states = [b.add(LearnedState(n, rows, w), x) for n, w in zip(names, widths, strict=True)]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.attention import Heads, Made, Projected
-from seqspec.components.base import Context, Count, Findings, width_of
+from seqspec.components.base import Context, Count, Finding, Findings, width_of
+from seqspec.components.inherited import Inheritance
+from seqspec.components.projected import Heads, Projected
+from seqspec.components.sublayers import Made, Single
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops import masks
+from seqspec.ops.linear_attention import LinearAttention as LinearOp
+from seqspec.ops.time_projection import TimeProjection
 
 
 class LinearAttention(Projected):
@@ -21,16 +25,19 @@ class LinearAttention(Projected):
     causal: bool | None = None
     """Whether a position sees only what came before it; the stack's by default."""
 
-    def resolved(self, name: str, width: int | None, bias: bool, causal: bool) -> LinearAttention:
-        own = {"causal": causal if self.causal is None else self.causal}
-        return self.model_copy(update=self.maps(name, width, bias) | own)
+    @property
+    def looks_ahead(self) -> bool:
+        return not self.causal
 
-    def check(self, width: int) -> Findings:
-        yield from self.check_heads(width)
+    def resolved(self, said: Inheritance) -> LinearAttention:
+        causal = said.causal if self.causal is None else self.causal
+        return self.model_copy(update=self.filled(said) | {"causal": causal})
+
+    def check_causal(self, stack: str) -> Findings:
+        if self.looks_ahead:
+            yield _sees_ahead(self, stack)
 
     def build(self, g: Builder, x: Value, context: Context) -> Value:
-        from seqspec.ops.linear_attention import LinearAttention as LinearOp  # as in components/rope.py
-
         b = g.child(f"{context.prefix}LinearAttention")
         inner = b.like(x, "x")
         here = context.within(b, "mask").values
@@ -46,25 +53,25 @@ class LowRankAttention(Heads):
     It sees everything, so it is not for a causal stack. E and F have a column for each position up to `max_length`.
     """
 
+    reads_positions = True
+
     kind: Literal["low_rank_attention"]
     projected_length: Count
     """How many keys and values are left."""
     max_length: Count
     """How many positions there are; one past it is an error."""
 
-    def resolved(self, name: str, width: int | None, bias: bool, dropout: float) -> LowRankAttention:
-        return self.model_copy(update=self.filled(name, width, bias, dropout))
-
     @property
-    def causal(self) -> bool:
-        return False
+    def looks_ahead(self) -> bool:
+        return True
 
-    def check(self, width: int) -> Findings:
-        yield from self.check_heads(width)
+    def resolved(self, said: Inheritance) -> LowRankAttention:
+        return self.model_copy(update=self.filled(said))
+
+    def check_causal(self, stack: str) -> Findings:
+        yield _sees_ahead(self, stack)
 
     def build(self, g: Builder, x: Value, context: Context) -> Made:
-        from seqspec.ops.time_projection import TimeProjection  # as in components/rope.py
-
         b = g.child(f"{context.prefix}LowRankAttention")
         inner = b.like(x, "x")
         here = context.within(b, "positions", "mask").values
@@ -75,3 +82,8 @@ class LowRankAttention(Heads):
         y, *weights = self._attend(b, (q, k, v), None, masks.EVERYTHING)
         y = self._join(b, y, width_of(x))
         return self._call(g, b, (y, *weights), x, *context.arguments("positions", "mask"))
+
+
+def _sees_ahead(attention: Single, stack: str) -> Finding:
+    text = f"this `{attention.kind}` lets a position of the {stack} see the future"
+    return Finding("SEQ207", (), text, "write `causal: false` on the stack")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Component, Context, Count, Findings, Name, Positive, Rate, Residual, width_of
+from seqspec.components.base import Context, Count, Name, Positive, Rate, Residual, width_of
+from seqspec.components.inherited import Inheritance
+from seqspec.components.sublayers import Single
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.dropout import Dropout
@@ -14,7 +16,7 @@ from seqspec.ops.linear import Linear
 Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "sigmoid"]
 
 
-class FeedForward(Component):
+class FeedForward(Single):
     """x[B, T, D] -> down(activation(up(x))), or down(activation(gate(x)) · up(x)) where gated."""
 
     kind: Literal["ffn"]
@@ -38,17 +40,15 @@ class FeedForward(Component):
     residual: Residual = "add"
     """`none`: the output goes on alone, without what came in."""
 
-    def resolved(self, name: str, bias: bool, inner_dropout: float) -> FeedForward:
+    def resolved(self, said: Inheritance) -> FeedForward:
         return self.model_copy(
             update={
-                "name": self.name or name,
-                "bias": bias if self.bias is None else self.bias,
-                "dropout": inner_dropout if self.dropout is None else self.dropout,
+                "name": self.called,
+                "bias": said.bias if self.bias is None else self.bias,
+                "dropout": said.rates.inner if self.dropout is None else self.dropout,
+                "init_scale": self.init_scale or said.init_scale,
             }
         )
-
-    def check(self, width: int) -> Findings:
-        yield from ()
 
     def build(self, g: Builder, x: Value, context: Context) -> Value:
         b = g.child("FeedForward")

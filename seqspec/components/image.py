@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Literal
 
-from seqspec.components.base import Component, Count, Finding, Findings
+from seqspec.components.base import Count, Finding, Findings
+from seqspec.components.inputs import Around, Input, Owner
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Value
-from seqspec.graph.types import DType
+from seqspec.ops.conv import PatchEmbedding
+from seqspec.ops.frames import ClassToken
 
 
-class Image(Component):
+class Image(Input):
     """Pixels [B, channels, size, size] -> vectors [B, N, D]: a linear map of each patch, row by row, as in ViT.
 
     N = (size / patch)², one more with a class token. Nothing of an image is padding.
     """
 
-    port: ClassVar[str] = "pixel_values"
-    dtype: ClassVar[DType] = "float"
+    port = "pixel_values"
+    dtype = "float"
+    at_once = True
 
     kind: Literal["image"]
     size: Count
@@ -35,21 +39,22 @@ class Image(Component):
 
     @property
     def count(self) -> int:
-        """Vectors of an image."""
         return (self.size // self.patch) ** 2 + self.class_token
 
-    def check(self) -> Findings:
+    def check(self, d_model: int | None, owner: Owner | None) -> Findings:
         if self.size % self.patch:
             text = f"patch ({self.patch}) must divide size ({self.size})"
             yield Finding("SEQ231", ("patch",), text)
 
-    def embed(self, b: Builder, pixels: Value, width: int) -> Value:
-        """pixels[B, C, H, W] -> [B, N, width]"""
-        from seqspec.ops.conv import PatchEmbedding  # as in components/rope.py
-        from seqspec.ops.frames import ClassToken
-
-        x = b.add(PatchEmbedding(self.channels, width, self.patch), pixels, name="patch_embedding", hint="x")
-        return b.add(ClassToken(width), x, hint="x") if self.class_token else x
-
     def shape(self, batch_time: Shape) -> Shape:
         return (batch_time[0], self.channels, self.size, self.size)
+
+    def signal(
+        self, b: Builder, data: Value, width: int, padding: Callable[[Value], Value]
+    ) -> tuple[Value, Value | None]:
+        """data[B, C, H, W] -> [B, N, width]"""
+        x = b.add(PatchEmbedding(self.channels, width, self.patch), data, name="patch_embedding", hint="x")
+        return b.add(ClassToken(width), x, hint="x") if self.class_token else x, None
+
+    def vectors(self, b: Builder, data: Value, around: Around) -> Value:
+        return data

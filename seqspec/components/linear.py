@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Component, Count, Inlet, Name, camel, width_of
+from seqspec.components.base import Activation, Count, Inlet, Name, camel, width_of
+from seqspec.components.inherited import Inheritance
+from seqspec.components.layers import BareLayer, Beside, Outputs
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear
 
-Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
-
-class LinearLayer(Component):
+class LinearLayer(BareLayer):
     """y = activation(W x + b) at every position."""
+
+    width_key = "size"
 
     kind: Literal["linear"]
     name: Name | None = None
@@ -28,17 +30,17 @@ class LinearLayer(Component):
     bias: bool | None = None
     """Whether there is a b; the stack's `bias` by default."""
 
-    def resolved(self, bias: bool) -> LinearLayer:
-        """Every default filled in."""
-        own = bias if self.bias is None else self.bias
-        return self.model_copy(update={"name": self.name or self.kind, "bias": own})
+    def resolved(self, said: Inheritance) -> LinearLayer:
+        return self.model_copy(update={"name": self.called, "bias": said.bias if self.bias is None else self.bias})
 
-    def build(self, g: Builder, scope: str, x: Value) -> Value:
-        """x[B, T, I] -> y[B, T, size]: a call of one region."""
-        b = g.child(camel(str(self.name)) + "Layer")
+    def width(self, memory: int | None) -> int:
+        return self.size
+
+    def build(self, g: Builder, scope: str, x: Value, beside: Beside) -> Outputs:
+        b = g.child(camel(self.called) + "Layer")
         inlet = Inlet(b)
         op = Linear(width_of(x), self.size, bool(self.bias))
-        y = b.add(op, inlet.take(x, "x"), name=str(self.name))
+        y = b.add(op, inlet.take(x, "x"), name=self.called)
         if self.activation != "none":
             y = b.add(Unary(self.activation), y)
-        return g.call(b.done(y), scope, *inlet.arguments, hint="x")
+        return Outputs(g.call(b.done(y), scope, *inlet.arguments, hint="x"))

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from typing import ClassVar, Literal
 
-from seqspec.components.base import ByKind, Component, Positive
+from seqspec.components.base import Positive
+from seqspec.components.family import Family
 from seqspec.ops.base import Op
 from seqspec.ops.norm import LayerNorm as LayerNormOp
 from seqspec.ops.norm import OffsetRMSNorm
 from seqspec.ops.norm import RMSNorm as RMSNormOp
 
 
-class LayerNorm(Component):
+class Norm(Family):
+    """A norm over the last axis."""
+
+    kinds: ClassVar = {"layernorm": "norms:LayerNorm", "rmsnorm": "norms:RMSNorm"}
+
+    @abstractmethod
+    def op(self, width: int) -> Op:
+        """The norm of vectors of that many channels."""
+
+
+class LayerNorm(Norm):
     """(x - mean) / sqrt(variance + eps) · weight + bias, over the last axis."""
 
     kind: Literal["layernorm"]
@@ -24,7 +36,7 @@ class LayerNorm(Component):
         return LayerNormOp(width, self.eps, self.bias)
 
 
-class RMSNorm(Component):
+class RMSNorm(Norm):
     """x / sqrt(mean(x²) + eps) · (offset + weight), over the last axis."""
 
     kind: Literal["rmsnorm"]
@@ -35,6 +47,3 @@ class RMSNorm(Component):
 
     def op(self, width: int) -> Op:
         return OffsetRMSNorm(width, self.eps, self.offset) if self.offset else RMSNormOp(width, self.eps)
-
-
-Norm = Annotated[LayerNorm | RMSNorm, ByKind]

@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from seqspec.components.base import ByKind, Component, Count, Finding, Findings, Positive, width_of
-from seqspec.components.rope import Rope
+from seqspec.components.base import Count, Finding, Findings, Positive, width_of
+from seqspec.components.family import Family
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
+from seqspec.ops import masks
 from seqspec.ops.base import Op
-from seqspec.ops.positions import LearnedPositions, SinusoidalPositions
 
 
-class NoPosition(Component):
+class Position(Family):
+    """How positions are told: added to the embedding, or acting in every self-attention."""
+
+    kinds: ClassVar = {
+        "none": "positions:NoPosition",
+        "sinusoidal": "positions:Sinusoidal",
+        "learned": "positions:Learned",
+        "rope": "rope:Rope",
+        "alibi": "biases:Alibi",
+        "relative_bias": "biases:RelativeBias",
+    }
+    acts: ClassVar[bool] = False
+    """Whether self-attention asks for it."""
+    turns: ClassVar[bool] = False
+    """Whether it turns queries and keys."""
+
+    def check_attention(self, head_dim: int | None, allowed: masks.Mask) -> Findings:
+        """Whether it fits a self-attention under that mask."""
+        yield from ()
+
+    def check_count(self, count: int) -> Findings:
+        """Whether it fits an input that is always `count` vectors."""
+        yield from ()
+
+    def tables(self, head_dim: int) -> Op | None:
+        """What makes the tables that queries and keys are turned by."""
+        return None
+
+    def rotation(self, head_dim: int) -> Op | None:
+        """What turns them."""
+        return None
+
+    def bias(self, heads: int, causal: bool) -> Op | None:
+        """What makes the numbers that are added to scores."""
+        return None
+
+    @property
+    def switch(self) -> int | None:
+        """The length beyond which running in steps differs from running at once, where there is one."""
+        return None
+
+
+class AddedPosition(Position):
+    """A vector for each position, added once to the embedding."""
+
+    @abstractmethod
+    def build(self, b: Builder, positions: Value, x: Value) -> Value:
+        """positions[B, T] -> what is added to x[B, T, D]"""
+
+    def check_attention(self, head_dim: int | None, allowed: masks.Mask) -> Findings:
+        text = f"`{self.kind}` positions are added once to the embedding and cannot be set on a layer"
+        yield Finding("SEQ208", (), text, f"write `position: {self.kind}` on the stack")
+
+
+class NoPosition(Position):
     """Nothing says where a token stands, but for the mask."""
 
     kind: Literal["none"]
 
 
-class Sinusoidal(Component):
+class Sinusoidal(AddedPosition):
     """Sines and cosines of falling frequency, added once to the embedding. No parameters, any length."""
 
     kind: Literal["sinusoidal"]
@@ -30,57 +83,24 @@ class Sinusoidal(Component):
     """Frequencies fall from 1 to about 1/base."""
 
     def build(self, b: Builder, positions: Value, x: Value) -> Value:
+        from seqspec.ops.positions import SinusoidalPositions
+
         return b.add(SinusoidalPositions(width_of(x), self.layout, self.base), positions, x)
 
 
-class Learned(Component):
+class Learned(AddedPosition):
     """A table of `max_length` learned rows, added once to the embedding. A position past its end is an error."""
 
     kind: Literal["learned"]
     max_length: Count
     """How many positions there are."""
 
+    def check_count(self, count: int) -> Findings:
+        if count != self.max_length:
+            text = f"the image is {count} vectors, and max_length ({self.max_length}) must be as many"
+            yield Finding("SEQ234", ("max_length",), text)
+
     def build(self, b: Builder, positions: Value, x: Value) -> Value:
+        from seqspec.ops.positions import LearnedPositions
+
         return b.add(LearnedPositions(self.max_length, width_of(x)), positions, name="embed_positions")
-
-
-class Alibi(Component):
-    """Adds −slope · distance to the scores of every self-attention, a slope for each head. Any number of heads."""
-
-    kind: Literal["alibi"]
-
-    def op(self, heads: int, causal: bool) -> Op:
-        from seqspec.ops.biases import AlibiBias  # as in components/rope.py
-
-        return AlibiBias(heads)
-
-
-class RelativeBias(Component):
-    """Adds a learned number for each head and distance to the scores of every self-attention, as in T5.
-
-    Half of the buckets hold one distance each, the others grow up to `max_distance`, and the last takes all beyond.
-    Layers that say the same read one table, `embed_relative`, of the stack.
-    """
-
-    kind: Literal["relative_bias"]
-    buckets: Annotated[int, Field(ge=2)] = 32
-    """Rows of the table. Where a layer sees the future, half of them are for what is behind."""
-    max_distance: Count = 128
-    """Where the last bucket begins, about."""
-
-    def check(self, causal: bool) -> Findings:
-        count = self.buckets if causal else self.buckets // 2
-        if not causal and (self.buckets % 2 or self.buckets < 4):
-            text = f"buckets ({self.buckets}) must be even and at least 4 where a layer sees both sides"
-            yield Finding("SEQ106", ("buckets",), text)
-        elif self.max_distance <= count // 2:
-            text = f"max_distance ({self.max_distance}) must be above {count // 2}, up to which distances have buckets"
-            yield Finding("SEQ106", ("max_distance",), f"{text} of their own")
-
-    def op(self, heads: int, causal: bool) -> Op:
-        from seqspec.ops.biases import RelativeBias as RelativeBiasOp
-
-        return RelativeBiasOp(heads, self.buckets, self.max_distance, not causal)
-
-
-Position = Annotated[NoPosition | Sinusoidal | Learned | Rope | Alibi | RelativeBias, ByKind]

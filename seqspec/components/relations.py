@@ -1,15 +1,15 @@
 """What the layers of a stack are told about positions and pairs of them, each thing made once for all layers.
 
-Ops are imported where they are used, as in `components/rope.py`.
+Ops are imported where they are used, so that checking a model without them does not pay for them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import cached_property
 
-from seqspec.components.attention import SelfAttention
+from seqspec.components.inputs import Declare
+from seqspec.components.sublayers import Single
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import PAST, Shape, Size, dim
 from seqspec.graph.ir import Value
@@ -17,9 +17,6 @@ from seqspec.ops import masks
 from seqspec.ops.base import Op
 from seqspec.ops.positions import Positions
 from seqspec.ops.shape import Squeeze
-
-Declare = Callable[..., Value]
-"""(name, shape, optional=True) -> a public input of the stack, int64."""
 
 
 class Relations:
@@ -32,10 +29,11 @@ class Relations:
         mask: Value | None,
         looks_back: bool,
         declare: Declare,
-        attentions: list[SelfAttention],
+        attentions: list[Single],
     ) -> None:
         self.b, self.data, self.mask, self.looks_back, self.declare = b, data, mask, looks_back, declare
-        self.documented = any(isinstance(a, masks.Documents) for s in attentions for a in masks.atoms(s.allowed))
+        atoms = (atom for s in attentions for atom in masks.atoms(s.allowed or masks.EVERYTHING))
+        self.documented = any(isinstance(atom, masks.Documents) for atom in atoms)
 
     # ---- positions -----------------------------------------------------------------------------------------------
 
@@ -112,7 +110,7 @@ class Relations:
         data += [self.prefix] if op.has_prefix else []
         return self.b.add(op, *self.pairs, self.mask, *data, *map(self.given, op.given), hint=hint)
 
-    def shared(self, attentions: list[SelfAttention], x: Value, positions: Value | None) -> Shared:
+    def shared(self, attentions: list[Single], x: Value, positions: Value | None) -> Shared:
         """Everything that these layers ask for: the names by key, and the values by name."""
         names: dict[object, tuple[str, ...]] = {}
         values: dict[str, Value] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from seqspec.components.heads import Ctc
+from seqspec.components.ctc import Ctc
 from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.dims import TIME, evaluate
 from seqspec.runtime.cases import time_axis, timed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seqspec.build import build
-from seqspec.components.blocks import Entry, Pattern
+from seqspec.components.blocks import Pattern
+from seqspec.components.layers import Entry
 from seqspec.components.stack import Stack
 from seqspec.graph.ir import Graph
 from seqspec.spec.model import Model

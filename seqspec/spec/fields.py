@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from seqspec.components.base import Component
+from seqspec.components.family import Family
 
 Kind = type[Component]
 
@@ -18,6 +19,8 @@ def leaves(annotation: Any) -> list[Any]:
         return leaves(get_args(annotation)[0])
     if origin is Union or origin is types.UnionType:
         return [leaf for part in get_args(annotation) for leaf in leaves(part)]
+    if isinstance(annotation, type) and issubclass(annotation, Family) and (members := list(annotation.members())):
+        return list(members)
     return [] if annotation is type(None) else [annotation]
 
 

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from seqspec.components import rules
 from seqspec.components.base import Component, Finding, Findings, Name
-from seqspec.components.heads import AnyHead, Readable
-from seqspec.components.inputs import Tokens
+from seqspec.components.heads import Head, Readable
+from seqspec.components.inherited import Defaults
 from seqspec.components.masks import TAKEN
-from seqspec.components.stack import Defaults, Facts, Stack
+from seqspec.components.stack import Facts, Stack
+from seqspec.components.tokens import Tokens
 from seqspec.ops import masks
 
 
@@ -40,13 +42,13 @@ class Model(Component):
     """Reads the whole input at once."""
     decoder: Stack | None = None
     """Writes one position after the other, and may read the encoder."""
-    head: AnyHead | None = None
+    head: Head | None = None
     """What is read off the decoder, else the encoder; without one, its vectors."""
-    outputs: dict[OutputName, AnyHead] | None = Field(None, min_length=1)
+    outputs: dict[OutputName, Head] | None = Field(None, min_length=1)
     """Several heads in the place of one, each under the name of what it puts out."""
 
     @property
-    def heads(self) -> dict[str, AnyHead]:
+    def heads(self) -> dict[str, Head]:
         """The heads by the names of their outputs; a single `head` has none."""
         return {"": self.head} if self.head else dict(self.outputs or {})
 
@@ -115,7 +117,7 @@ class Model(Component):
         if not self.stacks:
             yield Finding("SEQ112", (), "the spec has neither `encoder` nor `decoder`", "write one of them, or both")
             return
-        sizes = [f.under(name) for name, stack in self.stacks.items() for f in stack.check_size()]
+        sizes = [f.under(name) for name, stack in self.stacks.items() for f in rules.size_is_bounded(stack)]
         yield from sizes
         if sizes:
             return
@@ -123,7 +125,7 @@ class Model(Component):
         for name, stack in self.stacks.items():
             yield from self._check_share(name, stack)
             owner = self.owner(stack)
-            found = stack.check(name, known, self.stacks[owner] if owner else None)
+            found = rules.check(stack, name, known, self.stacks[owner] if owner else None)
             yield from (f.under(name) for f in found)
             known[name] = stack.facts(known)
         # a misspelt `from` is told where it stands
@@ -135,7 +137,7 @@ class Model(Component):
             and self.encoder
             and not (self.decoder.attends_to("encoder") or self.decoder.averages("encoder"))
         ):
-            yield from (f.under("encoder") for f in self.encoder.check_outputs())
+            yield from (f.under("encoder") for f in rules.outputs_are_read(self.encoder))
         read = {head.pooled for head in self.heads.values()} == {"final_state"} and known[self.last].last_recurrent
         if read and self.stacks[self.last].final_norm:
             text = "nobody reads what this puts out: the head reads the final state alone"
@@ -176,6 +178,7 @@ class Model(Component):
         """Names that inputs of the model may have."""
         for name, stack in self.stacks.items():
             prefix = "decoder_" if name == "decoder" and len(self.stacks) > 1 else ""
-            given = {a.name for s in stack.attentions() for a in masks.atoms(s.allowed) if isinstance(a, masks.Given)}
+            atoms = (atom for s in stack.attentions() for atom in masks.atoms(s.allowed or masks.EVERYTHING))
+            given = {atom.name for atom in atoms if isinstance(atom, masks.Given)}
             yield f"{name}_attention_mask"
             yield from (f"{prefix}{word}" for word in TAKEN | given)

@@ -12,20 +12,35 @@ from seqspec.components import (
     attend,
     attention,
     audio,
+    biases,
     blocks,
     bridge,
+    cross_attention,
+    ctc,
     efficient,
+    features,
     feedforward,
-    heads,
+    given_masks,
+    gru,
     image,
-    inputs,
+    inherited,
+    joined_masks,
+    language_model,
     linear,
+    lstm,
+    masked_language_model,
     masks,
     norms,
+    parallel,
+    pooled_heads,
     positions,
-    recurrent,
+    projected,
+    rnn,
     rope,
+    rope_scaling,
+    sparse_masks,
     stack,
+    tokens,
 )
 from seqspec.spec import docs
 from seqspec.spec.fields import Kind, components, fields, kind_of, leaves, reachable
@@ -47,15 +62,15 @@ _BRIDGED = "initial_state: {kind: bridge, from: encoder}"
 GROUPS = (
     Group("Document", "document", {
         Model: f"seqspec: 1\nname: my-model\nencoder: {_STACK}",
-        stack.Defaults: "defaults: {d_model: 64}",
+        inherited.Defaults: "defaults: {d_model: 64}",
     }),
     Group("Stack", "stack", {
         stack.Stack: f"encoder: {_STACK}",
-        stack.DropoutRates: "dropout: {residual: 0.1}",
+        inherited.DropoutRates: "dropout: {residual: 0.1}",
     }),
     Group("Inputs", "input", {
-        inputs.Tokens: "input: {kind: tokens, vocab_size: 100}",
-        inputs.Features: "input: {kind: features, size: 8}",
+        tokens.Tokens: "input: {kind: tokens, vocab_size: 100}",
+        features.Features: "input: {kind: features, size: 8}",
         audio.Audio: "input: {kind: audio, mel_bins: 80, convolutions: [{channels: 64, kernel: 3}]}",
         audio.Convolution: "convolutions: [{channels: 64, kernel: 3}]",
         image.Image: "input: {kind: image, size: 32, patch: 8}",
@@ -65,17 +80,17 @@ GROUPS = (
         positions.Sinusoidal: "position: sinusoidal",
         positions.Learned: "position: {kind: learned, max_length: 512}",
         rope.Rope: "position: rope",
-        positions.Alibi: "position: alibi",
-        positions.RelativeBias: "position: relative_bias",
+        biases.Alibi: "position: alibi",
+        biases.RelativeBias: "position: relative_bias",
     }),
     Group("Scalings of rotary positions", "scaling", {
-        rope.LinearScaling: "scaling: {kind: linear, factor: 4}",
-        rope.DynamicScaling: "scaling: {kind: dynamic, factor: 4, original_max_length: 2048}",
-        rope.YarnScaling: "scaling: {kind: yarn, factor: 4, original_max_length: 2048}",
-        rope.Llama3Scaling: (
+        rope_scaling.LinearScaling: "scaling: {kind: linear, factor: 4}",
+        rope_scaling.DynamicScaling: "scaling: {kind: dynamic, factor: 4, original_max_length: 2048}",
+        rope_scaling.YarnScaling: "scaling: {kind: yarn, factor: 4, original_max_length: 2048}",
+        rope_scaling.Llama3Scaling: (
             "scaling: {kind: llama3, factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_length: 8192}"
         ),
-        rope.LongRopeScaling: (
+        rope_scaling.LongRopeScaling: (
             "scaling: {kind: longrope, short_factor: [1, 1, 1, 1], long_factor: [1, 2, 4, 8], "
             "original_max_length: 4096, factor: 8}"
         ),
@@ -83,14 +98,14 @@ GROUPS = (
     Group("Masks", "mask", {
         masks.Causal: "mask: causal",
         masks.NoMask: "mask: none",
-        masks.Window: "mask: {kind: window, size: 128}",
-        masks.Prefix: "mask: prefix",
-        masks.Global: "mask: {kind: global, tokens: [0]}",
-        masks.BlockSparse: "mask: {kind: block_sparse, block_size: 64}",
-        masks.Documents: "mask: documents",
-        masks.Given: "mask: {kind: given, name: graph_mask}",
-        masks.AllOf: "mask: {all: [causal, documents]}",
-        masks.AnyOf: "mask: {any: [causal, prefix]}",
+        sparse_masks.Window: "mask: {kind: window, size: 128}",
+        given_masks.Prefix: "mask: prefix",
+        sparse_masks.Global: "mask: {kind: global, tokens: [0]}",
+        sparse_masks.BlockSparse: "mask: {kind: block_sparse, block_size: 64}",
+        given_masks.Documents: "mask: documents",
+        given_masks.Given: "mask: {kind: given, name: graph_mask}",
+        joined_masks.AllOf: "mask: {all: [causal, documents]}",
+        joined_masks.AnyOf: "mask: {any: [causal, prefix]}",
     }),
     Group("Norms", "norm", {
         norms.LayerNorm: "norm: layernorm",
@@ -98,20 +113,20 @@ GROUPS = (
     }),
     Group("Sublayers", "sublayer", {
         attention.SelfAttention: "{kind: attention, heads: 8}",
-        attention.CrossAttention: "{kind: cross_attention, from: encoder, heads: 8}",
+        cross_attention.CrossAttention: "{kind: cross_attention, from: encoder, heads: 8}",
         efficient.LinearAttention: "{kind: linear_attention, heads: 8}",
         efficient.LowRankAttention: "{kind: low_rank_attention, heads: 8, projected_length: 64, max_length: 1024}",
-        attention.Biases: "{kind: attention, heads: 8, bias: {key: false}}",
+        projected.Biases: "{kind: attention, heads: 8, bias: {key: false}}",
         feedforward.FeedForward: "{kind: ffn, d_ff: 256}",
-        blocks.Parallel: "{kind: parallel, block: [{kind: attention, heads: 4}, {kind: ffn, d_ff: 256}]}",
+        parallel.Parallel: "{kind: parallel, block: [{kind: attention, heads: 4}, {kind: ffn, d_ff: 256}]}",
     }),
     Group("Layers", "layer", {
         blocks.Block: "layers: [{block: [{kind: ffn, d_ff: 256}]}]",
         blocks.Pattern: "layers: [{pattern: [wide]}]",
         linear.LinearLayer: "layers: [{kind: linear, size: 64}]",
-        recurrent.LSTM: "layers: [{kind: lstm, hidden_size: 64}]",
-        recurrent.GRU: "layers: [{kind: gru, hidden_size: 64}]",
-        recurrent.RNN: "layers: [{kind: rnn, hidden_size: 64}]",
+        lstm.LSTM: "layers: [{kind: lstm, hidden_size: 64}]",
+        gru.GRU: "layers: [{kind: gru, hidden_size: 64}]",
+        rnn.RNN: "layers: [{kind: rnn, hidden_size: 64}]",
     }),
     Group("Initial states", "initial state", {
         bridge.Zeros: "initial_state: zeros",
@@ -124,21 +139,22 @@ GROUPS = (
         attend.LocalP: "attend: {from: encoder, window: {kind: local_p, size: 4}}",
     }),
     Group("Heads", "head", {
-        heads.LanguageModel: "head: lm",
-        heads.MaskedLanguageModel: "head: masked_lm",
-        heads.Ctc: "head: {kind: ctc, vocab_size: 32}",
-        heads.Classifier: "head: {kind: classifier, classes: 2, pool: mean}",
-        heads.Regression: "head: {kind: regression, size: 1, pool: last}",
-        heads.Embedding: "head: {kind: embedding, pool: mean}",
+        language_model.LanguageModel: "head: lm",
+        masked_language_model.MaskedLanguageModel: "head: masked_lm",
+        ctc.Ctc: "head: {kind: ctc, vocab_size: 32}",
+        pooled_heads.Classifier: "head: {kind: classifier, classes: 2, pool: mean}",
+        pooled_heads.Regression: "head: {kind: regression, size: 1, pool: last}",
+        pooled_heads.Embedding: "head: {kind: embedding, pool: mean}",
     }),
 )  # fmt: skip
 """In the order in which one writes a spec."""
 
 # classes that no `kind` chooses, by the key under which they stand
 _TITLES: dict[Kind, str] = {
-    Model: "the root", stack.Defaults: "defaults", stack.Stack: "encoder, decoder", stack.DropoutRates: "dropout",
-    audio.Convolution: "convolutions", attention.Biases: "bias", blocks.Block: "block", blocks.Pattern: "pattern",
-    masks.AllOf: "all", masks.AnyOf: "any", attend.Attend: "attend",
+    Model: "the root", inherited.Defaults: "defaults", stack.Stack: "encoder, decoder",
+    inherited.DropoutRates: "dropout",
+    audio.Convolution: "convolutions", projected.Biases: "bias", blocks.Block: "block", blocks.Pattern: "pattern",
+    joined_masks.AllOf: "all", joined_masks.AnyOf: "any", attend.Attend: "attend",
 }  # fmt: skip
 _NUMBERS: dict[Any, str] = {int: "integer", float: "number"}
 _INTRO = """\

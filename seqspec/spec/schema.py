@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -110,7 +110,7 @@ class _Writer:
                 "propertyNames": self.value(key, name),
                 "additionalProperties": self.value(item, name),
             }
-        return dict(_PLAIN[annotation]) if annotation in _PLAIN else self.reference(annotation)
+        return dict(_PLAIN[annotation]) if annotation in _PLAIN else self.classes(leaves(annotation), name)
 
     def reference(self, cls: Kind) -> Json:
         if cls.__name__ not in self.definitions:
@@ -126,8 +126,11 @@ class _Writer:
         plain = [self.value(part, name) for part in parts if not components(leaves(part))]
         if not classes:
             return {"anyOf": plain}
-        mapping = self.reference(classes[0]) if len(classes) == 1 else self.union(tuple(classes), name)
+        mapping = self.classes(classes, name)
         return {"anyOf": [*plain, mapping]} if plain else mapping
+
+    def classes(self, classes: Sequence[Kind], name: str) -> Json:
+        return self.reference(classes[0]) if len(classes) == 1 else self.union(tuple(classes), name)
 
     def union(self, classes: tuple[Kind, ...], name: str) -> Json:
         """A reference to the definition that chooses among classes."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from seqspec.components.audio import Audio
 from seqspec.components.image import Image
-from seqspec.components.inputs import Tokens
 from seqspec.components.rope import Rope
+from seqspec.components.tokens import Tokens
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Shape, evaluate, names
 from seqspec.graph.signature import Port
 from seqspec.spec.model import Model

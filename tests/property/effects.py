@@ -12,20 +12,35 @@ from seqspec.components import (
     attend,
     attention,
     audio,
+    biases,
     blocks,
     bridge,
+    cross_attention,
+    ctc,
     efficient,
+    features,
     feedforward,
-    heads,
+    given_masks,
+    gru,
     image,
-    inputs,
+    inherited,
+    joined_masks,
+    language_model,
     linear,
+    lstm,
+    masked_language_model,
     masks,
     norms,
+    parallel,
+    pooled_heads,
     positions,
-    recurrent,
+    projected,
+    rnn,
     rope,
+    rope_scaling,
+    sparse_masks,
     stack,
+    tokens,
 )
 from seqspec.components.base import Component
 from seqspec.spec.model import Model
@@ -173,7 +188,7 @@ GROUPS = (
         "head": "head={kind: classifier, classes: 2, pool: mean}",
         "outputs": "outputs={word: lm}",
     }),
-    Group(stack.Defaults, DEFAULTS, "defaults", _INHERITED),
+    Group(inherited.Defaults, DEFAULTS, "defaults", _INHERITED),
     Group(stack.Stack, TRANSFORMER, "encoder", _INHERITED | {
         "input": "{kind: features, size: 3}",
         "causal": "true",
@@ -181,11 +196,11 @@ GROUPS = (
         "blocks": "encoder=" + "{blocks: {one: [{kind: ffn, d_ff: 3}]}, layers: [{pattern: [one]}]}",
         "layers": "[{block: [{kind: ffn, d_ff: 6}]}]",
     }),
-    Group(stack.DropoutRates, TRANSFORMER, "encoder.dropout", {
+    Group(inherited.DropoutRates, TRANSFORMER, "encoder.dropout", {
         rate: (f"encoder.dropout.{rate}=0.0", "0.5") for rate in ("input", "residual", "attention", "inner")
     }),
     Group(blocks.Block, TRANSFORMER, LAYER, {"repeat": "2", "block": "[{kind: ffn, d_ff: 6}]"}),
-    Group(blocks.Parallel, PARALLEL, f"{BLOCK}[0]", {
+    Group(parallel.Parallel, PARALLEL, f"{BLOCK}[0]", {
         "block": "[{kind: ffn, d_ff: 6}, {kind: attention, heads: 4}]", "residual": "none"}),
     Group(blocks.Pattern, PATTERN, LAYER, {"repeat": "2", "pattern": "[two, one]"}),
     # ---- attention -----------------------------------------------------------------------------------------------
@@ -197,9 +212,9 @@ GROUPS = (
         "qk_norm": "rmsnorm",
         "qk_norm_place": (f"{ATTENTION}={{position: rope, qk_norm: layernorm}}", "after_rotation"),
     }),
-    Group(attention.Biases, TRANSFORMER, f"{ATTENTION}.bias",
+    Group(projected.Biases, TRANSFORMER, f"{ATTENTION}.bias",
           dict.fromkeys(("query", "key", "value", "output"), "false")),
-    Group(attention.CrossAttention, CROSS, "decoder.layers[0].block[0]", _HEADS),
+    Group(cross_attention.CrossAttention, CROSS, "decoder.layers[0].block[0]", _HEADS),
     Group(efficient.LinearAttention, TRANSFORMER.replace("attention,", "linear_attention,"), ATTENTION,
           _PROJECTED | {"causal": "true"}),
     Group(efficient.LowRankAttention,
@@ -210,27 +225,29 @@ GROUPS = (
     # ---- masks ---------------------------------------------------------------------------------------------------
     Group(masks.Causal, TRANSFORMER, "", {"kind": "encoder.mask=causal"}),
     Group(masks.NoMask, TRANSFORMER, "", {"kind": ("encoder.mask=causal", f"{ATTENTION}.mask=none")}),
-    Group(masks.Window, TRANSFORMER, "encoder.mask", {
+    Group(sparse_masks.Window, TRANSFORMER, "encoder.mask", {
         "size": ("encoder.mask={kind: window, size: 2}", "3"),
         "left": ("encoder.mask={kind: window, left: 1}", "2"),
         "right": ("encoder.mask={kind: window, left: 1}", "0"),
     }),
-    Group(masks.Prefix, TRANSFORMER, "", {"kind": ("encoder.mask=causal", "encoder.mask={any: [causal, prefix]}")}),
-    Group(masks.Global, TRANSFORMER, "encoder.mask", {
+    Group(given_masks.Prefix, TRANSFORMER, "", {
+        "kind": ("encoder.mask=causal", "encoder.mask={any: [causal, prefix]}"),
+    }),
+    Group(sparse_masks.Global, TRANSFORMER, "encoder.mask", {
         "tokens": ("encoder.mask={any: [{kind: window, size: 1}, {kind: global, tokens: [0]}]}",
                    "encoder.mask={any: [{kind: window, size: 1}, {kind: global, tokens: [0, 2]}]}"),
     }),
-    Group(masks.BlockSparse, TRANSFORMER, "encoder.mask", {
+    Group(sparse_masks.BlockSparse, TRANSFORMER, "encoder.mask", {
         field: ("encoder.mask={kind: block_sparse, block_size: 1, window_blocks: 1, global_blocks: 0, "
                 "random_blocks: 1, seed: 0}", value)
         for field, value in
         {"block_size": "2", "window_blocks": "3", "global_blocks": "1", "random_blocks": "2", "seed": "5"}.items()
     }),
-    Group(masks.Documents, TRANSFORMER, "", {"kind": "encoder.mask=documents"}),
-    Group(masks.Given, TRANSFORMER, "", {"kind": "encoder.mask={kind: given, name: allowed}"}),
-    Group(masks.AllOf, TRANSFORMER, "encoder.mask", {
+    Group(given_masks.Documents, TRANSFORMER, "", {"kind": "encoder.mask=documents"}),
+    Group(given_masks.Given, TRANSFORMER, "", {"kind": "encoder.mask={kind: given, name: allowed}"}),
+    Group(joined_masks.AllOf, TRANSFORMER, "encoder.mask", {
         "all": ("encoder.mask={all: [causal]}", "[causal, {kind: window, size: 2}]")}),
-    Group(masks.AnyOf, TRANSFORMER, "encoder.mask", {
+    Group(joined_masks.AnyOf, TRANSFORMER, "encoder.mask", {
         "any": ("encoder.mask={any: [causal]}", "[causal, {kind: window, size: 2}]")}),
     # ---- positions -----------------------------------------------------------------------------------------------
     Group(positions.NoPosition, ROPE, "", {"kind": "encoder.position=none"}),
@@ -238,30 +255,30 @@ GROUPS = (
         "layout": ("encoder.position=sinusoidal", "half_split"), "base": ("encoder.position=sinusoidal", "50.0")}),
     Group(positions.Learned, TRANSFORMER, "encoder.position", {
         "max_length": ("encoder.position={kind: learned, max_length: 9}", "10")}),
-    Group(positions.Alibi, TRANSFORMER, "", {"kind": "encoder.position=alibi"}),
-    Group(positions.RelativeBias, TRANSFORMER, "encoder.position", {
+    Group(biases.Alibi, TRANSFORMER, "", {"kind": "encoder.position=alibi"}),
+    Group(biases.RelativeBias, TRANSFORMER, "encoder.position", {
         "buckets": ("encoder.position={kind: relative_bias, buckets: 4, max_distance: 4}", "8"),
         "max_distance": ("encoder.position={kind: relative_bias, buckets: 8, max_distance: 4}", "16"),
     }),
     Group(rope.Rope, ROPE, "encoder.position", {
         "theta": "100.0", "layout": "interleaved", "fraction": "0.5", "scaling": f"{SCALING}.factor=3.0"}),
-    Group(rope.LinearScaling, ROPE, SCALING, {"factor": "3.0"}),
-    Group(rope.Llama3Scaling, ROPE, SCALING, {
+    Group(rope_scaling.LinearScaling, ROPE, SCALING, {"factor": "3.0"}),
+    Group(rope_scaling.Llama3Scaling, ROPE, SCALING, {
         field: (f"{SCALING}={{kind: llama3, factor: 2, low_freq_factor: 1, high_freq_factor: 4, "
                 "original_max_length: 20}", value)
         for field, value in
         {"factor": "4.0", "low_freq_factor": "0.1", "high_freq_factor": "40.0", "original_max_length": "200"}.items()
     }),
-    Group(rope.DynamicScaling, ROPE, SCALING, {
+    Group(rope_scaling.DynamicScaling, ROPE, SCALING, {
         field: (f"{SCALING}={{kind: dynamic, factor: 2, original_max_length: 3}}", value)
         for field, value in {"factor": "4.0", "original_max_length": "4"}.items()
     }),
-    Group(rope.YarnScaling, ROPE.replace("heads: 2", "heads: 1, head_dim: 32"), SCALING, {
+    Group(rope_scaling.YarnScaling, ROPE.replace("heads: 2", "heads: 1, head_dim: 32"), SCALING, {
         field: (f"{SCALING}={{kind: yarn, factor: 2, original_max_length: 20, beta_fast: 3, beta_slow: 0.01}}", value)
         for field, value in {"factor": "4.0", "original_max_length": "200", "beta_fast": "0.1", "beta_slow": "2.0",
                              "attention_factor": "2.0", "truncate": "false"}.items()
     }),
-    Group(rope.LongRopeScaling, ROPE, SCALING, {
+    Group(rope_scaling.LongRopeScaling, ROPE, SCALING, {
         field: (f"{SCALING}={LONG_ROPE} original_max_length: 4}}", value)
         for field, value in {"long_factor": "[2.0, 4.0]", "original_max_length": "10",
                              "factor": "2.0", "attention_factor": "2.0"}.items()
@@ -273,49 +290,49 @@ GROUPS = (
         "eps": ("encoder.norm=layernorm", "0.5"), "bias": ("encoder.norm=layernorm", "false")}),
     Group(norms.RMSNorm, TRANSFORMER, "encoder.norm", {
         "eps": ("encoder.norm=rmsnorm", "0.5"), "offset": ("encoder.norm=rmsnorm", "1.0")}),
-    Group(inputs.Tokens, TRANSFORMER, "encoder.input", {
+    Group(tokens.Tokens, TRANSFORMER, "encoder.input", {
         "vocab_size": "9", "d_model": "5", "pad_id": "1", "scale": "sqrt_d_model", "token_types": "2",
         "norm": "rmsnorm",
         "share": ("encoder.input.vocab_size=7", "decoder=" + "{input: {kind: tokens, share: encoder.input}, "
                   "layers: [{block: [{kind: cross_attention, from: encoder, heads: 2}]}]}"),
     }),
-    Group(inputs.Features, FEATURES, "encoder.input", {"size": "4", "d_model": "5", "norm": "rmsnorm"}),
+    Group(features.Features, FEATURES, "encoder.input", {"size": "4", "d_model": "5", "norm": "rmsnorm"}),
     Group(audio.Audio, AUDIO, "encoder.input", {"mel_bins": "5", "convolutions": AUDIO_LONGER, "norm": "rmsnorm"}),
     Group(audio.Convolution, AUDIO, "encoder.input.convolutions[0]", {
         "channels": "5", "kernel": "5", "stride": "2", "activation": "gelu", "bias": "false"}),
     Group(image.Image, IMAGE, "encoder.input", {
         "size": "6", "patch": "1", "channels": "1", "class_token": "true", "norm": "rmsnorm"}),
-    Group(heads.LanguageModel, TRANSFORMER, "head", {
+    Group(language_model.LanguageModel, TRANSFORMER, "head", {
         field: ("head=lm", value)
         for field, value in
         {"tied": "true", "bias": "true", "vocab_size": "9", "scale": "0.5", "softcap": "0.1"}.items()
     }),
-    Group(heads.MaskedLanguageModel, TRANSFORMER, "head", {
+    Group(masked_language_model.MaskedLanguageModel, TRANSFORMER, "head", {
         field: ("head=masked_lm", value)
         for field, value in
         {"tied": "true", "bias": "false", "activation": "relu", "norm": "rmsnorm", "vocab_size": "9"}.items()
     }),
-    Group(heads.Ctc, TRANSFORMER, "head", {
+    Group(ctc.Ctc, TRANSFORMER, "head", {
         field: ("head={kind: ctc, vocab_size: 5}", value)
         for field, value in {"vocab_size": "6", "bias": "false"}.items()
     }),
-    Group(heads.Classifier, TRANSFORMER, "head", {
+    Group(pooled_heads.Classifier, TRANSFORMER, "head", {
         field: ("head={kind: classifier, classes: 2, pool: mean}", value)
         for field, value in {"classes": "3", "pool": "last", "bias": "false"}.items()
     }),
-    Group(heads.Regression, TRANSFORMER, "head", {
+    Group(pooled_heads.Regression, TRANSFORMER, "head", {
         field: ("head={kind: regression, size: 2, pool: mean}", value)
         for field, value in {"size": "3", "pool": "first", "bias": "false"}.items()
     }),
-    Group(heads.Embedding, TRANSFORMER, "head", {
+    Group(pooled_heads.Embedding, TRANSFORMER, "head", {
         field: ("head={kind: embedding, pool: mean}", value)
         for field, value in {"pool": "max", "normalize": "true"}.items()
     }),
     # ---- recurrent layers ----------------------------------------------------------------------------------------
-    Group(recurrent.LSTM, LSTM, LAYER, _RECURRENT | {
+    Group(lstm.LSTM, LSTM, LAYER, _RECURRENT | {
         "forget_bias": "3.0", "peepholes": "true", "projection_size": "3"}),
-    Group(recurrent.GRU, GRU, LAYER, _RECURRENT | {"reset": "before", "update": "write"}),
-    Group(recurrent.RNN, RNN, LAYER, _RECURRENT | {"activation": "sigmoid"}),
+    Group(gru.GRU, GRU, LAYER, _RECURRENT | {"reset": "before", "update": "write"}),
+    Group(rnn.RNN, RNN, LAYER, _RECURRENT | {"activation": "sigmoid"}),
     Group(linear.LinearLayer, LINEAR, LAYER, {"repeat": "2", "size": "5", "activation": "tanh", "bias": "false"}),
     Group(bridge.Zeros, LSTM, "", {"kind": (f"{LAYER}.initial_state=learned", f"{LAYER}.initial_state=zeros")}),
     Group(bridge.Learned, LSTM, "", {"kind": f"{LAYER}.initial_state=learned"}),

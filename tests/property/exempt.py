@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seqspec.components.attention import CrossAttention, SelfAttention
-from seqspec.components.blocks import Sublayer
+from seqspec.components.attention import SelfAttention
+from seqspec.components.biases import RelativeBias
+from seqspec.components.cross_attention import CrossAttention
 from seqspec.components.efficient import LowRankAttention
-from seqspec.components.positions import RelativeBias
+from seqspec.components.sublayers import Sublayer
 from seqspec.graph.ir import Region
 from seqspec.ops.norm import LayerNorm, OffsetRMSNorm, RMSNorm
 from seqspec.ops.normalize import Normalize
@@ -61,7 +62,7 @@ def _sees_one(spec: Spec, weight: str) -> bool:
     first = spec.pooled == "first" and spec.facts.causal  # then the others are not read
     for stack in spec.model.resolved().stacks.values():
         for layer in stack.distinct():
-            for sublayer in layer.parts:
+            for sublayer in layer.sublayers:
                 most = _most_seen(sublayer, slice(1) if first else slice(6))
                 if isinstance(sublayer, SelfAttention) and isinstance(sublayer.position, RelativeBias):
                     tables.append(_most_seen(sublayer, slice(-1, None)) if spec.pooled == "last" else most)
@@ -86,7 +87,7 @@ def _partly_read(spec: Spec, weight: str) -> bool:
         return False
     layers = [layer.recurrent for layer in model.decoder.flat() if layer.recurrent]
     bridges = [layer.bridge for layer in layers]
-    whole = any(isinstance(s, CrossAttention) for layer in model.decoder.flat() for s in layer.parts)
+    whole = any(isinstance(s, CrossAttention) for layer in model.decoder.flat() for s in layer.sublayers)
     whole = whole or any(layer.attend for layer in layers) or any(b and b.state == "mean" for b in bridges)
     narrow = any(b and b.direction != "both" for b in bridges) or not all(bridges)
     narrow = narrow or weight.startswith("encoder.final_norm") or not list(model.encoder.flat())[-1].recurrent

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from seqspec.build import build
 from seqspec.checking import load
+from seqspec.components.rules import outputs_are_read
 from seqspec.components.stack import Facts
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import Signature, signature
@@ -255,7 +256,7 @@ def _reading_layers(draw: st.DrawFn, spec: Spec) -> list[Plain]:
         total -= layers[-1].pop("num_layers", 1) - 1
         layers[-1].pop("dropout", None)
     # an encoder whose last layers only its outputs would show must have these read
-    read = attending or not list(spec.model.resolved().stacks["encoder"].check_outputs())
+    read = attending or not list(outputs_are_read(spec.model.resolved().stacks["encoder"]))
     for n, layer in enumerate(layers):
         if (n == 0 and not attending) or draw(st.booleans()):
             layer["initial_state"] = draw(_bridges(encoder, layers, n, total, whole=n == 0 and not read))

@@ -1,0 +1,43 @@
+"""The head that transcribes: logits of every frame, of which blanks and repeats are left out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seqspec.components.base import Count, Finding, Findings, TokenId, width_of
+from seqspec.components.heads import Head, Readable, Reading, check_encoder
+from seqspec.graph.builder import Builder
+from seqspec.graph.dims import dim
+from seqspec.graph.ir import Value
+from seqspec.ops.ctc import CtcLoss
+from seqspec.ops.linear import Linear
+
+
+class Ctc(Head):
+    """x[B, T, D] -> logits[B, T, V]; text is what is left of the likeliest ids without repeats and blanks."""
+
+    kind: Literal["ctc"]
+    vocab_size: Count
+    """How many logits, the blank's included."""
+    blank_id: TokenId = 0
+    """The id that stands for nothing."""
+    bias: bool = True
+    """Whether the linear map has a bias."""
+
+    def check(self, stack: Readable) -> Findings:
+        yield from check_encoder(self.kind, stack)
+        if self.blank_id >= self.vocab_size:
+            text = f"blank_id ({self.blank_id}) must be below vocab_size ({self.vocab_size})"
+            yield Finding("SEQ229", ("blank_id",), text)
+
+    def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
+        head = Linear(width_of(reading.x), self.vocab_size, self.bias)
+        return g.add(head, reading.x, name=name, hint="logits")
+
+    @property
+    def labels_positions(self) -> bool:
+        return True
+
+    def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
+        labels = g.input(f"{prefix}labels", (output.shape[0], dim("label_length")), "int64", optional=True)
+        return g.add(CtcLoss(self.blank_id), output, labels, reading.mask, hint=f"{prefix}loss")

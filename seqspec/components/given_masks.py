@@ -1,0 +1,49 @@
+"""Masks that are told at run time: a prefix, documents, or any mask at all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seqspec.components.base import Finding, Findings, Word
+from seqspec.components.masks import TAKEN, Mask
+from seqspec.ops import masks as ops
+
+
+class Prefix(Mask):
+    """Every position sees the first `prefix_length` ones, a number given for each row at run time; 0 where it is not.
+
+    With `any: [causal, prefix]` what is given is read in both directions, and what is written in one.
+    """
+
+    kind: Literal["prefix"]
+
+    def to_op(self) -> ops.Mask:
+        return ops.Prefix()
+
+
+class Documents(Mask):
+    """A position sees its own document: those with its number in `document_ids`, given at run time.
+
+    A document is a run of equal numbers. Positions start anew in each.
+    """
+
+    kind: Literal["documents"]
+
+    def to_op(self) -> ops.Mask:
+        return ops.Documents()
+
+
+class Given(Mask):
+    """A mask given at run time as an input of this name, [B, T, S]: 1 or true where a query may attend."""
+
+    kind: Literal["given"]
+    name: Word
+    """The input's name."""
+
+    def to_op(self) -> ops.Mask:
+        return ops.Given(self.name)
+
+    def check(self) -> Findings:
+        if self.name in TAKEN or self.name.startswith("decoder_"):
+            text = f"`{self.name}` is the name of another input"
+            yield Finding("SEQ107", ("name",), text, "choose a name of your own")

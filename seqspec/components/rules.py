@@ -1,0 +1,144 @@
+"""What must hold of a resolved stack, a rule a function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seqspec.components.base import Finding, Findings, Path
+from seqspec.components.blocks import check_names
+from seqspec.components.inputs import Owner
+from seqspec.components.masks import Causal, NoMask
+from seqspec.components.stack import Facts, Stack
+from seqspec.components.states import Place
+from seqspec.components.tokens import Tokens
+
+MAX_LAYERS = 10_000
+"""Of one stack. Models that were trained have a few hundred."""
+_OF_BLOCKS = ("norm_placement", "residual_scale", "init_scale")
+
+
+def check(stack: Stack, name: str, others: Mapping[str, Facts], owner: Stack | None) -> Findings:
+    """Every rule. `others` are the stacks complete before this one; `owner` the one whose tables are shared."""
+    shared = Owner(owner.input, owner.d_model) if owner and isinstance(owner.input, Tokens) else None
+    yield from (f.under("input") for f in stack.input.check(stack.d_model, shared))
+    yield from keys_are_used(stack)
+    yield from positions_fit(stack)
+    yield from blocks_are_used(stack)
+    yield from blocks_are_known(stack)
+    yield from layers_fit(stack)
+    yield from widths_agree(stack, others)
+    yield from states_fit(stack, others)
+    yield from others_are_there(stack, name, others)
+    if stack.causal:
+        yield from nothing_looks_ahead(stack, name)
+
+
+def size_is_bounded(stack: Stack) -> Findings:
+    """Asked before anything counts the layers one by one."""
+    counts = [(entry.repeat * entry.count, n) for n, entry in enumerate(stack.layers)]
+    total, (most, where) = sum(count for count, _ in counts), max(counts)
+    if total > MAX_LAYERS:
+        key = "repeat" if stack.layers[where].repeat > 1 else "num_layers"
+        text = f"the stack has {total:,} layers, {most:,} of them here"
+        yield Finding("SEQ306", ("layers", where, key), text, f"at most {MAX_LAYERS:,} can be built")
+
+
+def outputs_are_read(stack: Stack) -> Findings:
+    """Asked where nobody reads the outputs: the stack ends with its last recurrent layer."""
+    text = "nobody reads what this puts out: only final states are read"
+    layers = list(stack.flat())
+    last = max((n for n, layer in enumerate(layers) if layer.recurrent), default=None)
+    if last is None:
+        return  # and the bridge says that there are none
+    if stack.final_norm:
+        yield Finding("SEQ232", ("final_norm",), text)
+    for path in dict.fromkeys(layer.path for layer in layers[last + 1 :]):
+        yield Finding("SEQ232", path, text)
+
+
+def keys_are_used(stack: Stack) -> Findings:
+    if not stack.has_blocks:
+        if stack.norm is not None and not stack.final_norm:
+            yield Finding("SEQ232", ("norm",), "`norm` belongs to blocks, and the stack has none")
+        for key in _OF_BLOCKS:
+            if getattr(stack, key) is not None:
+                yield Finding("SEQ232", (key,), f"`{key}` belongs to blocks, and the stack has none")
+    if stack.mask is not None and not list(stack.attentions()) and not isinstance(stack.mask, Causal | NoMask):
+        yield Finding("SEQ232", ("mask",), "`mask` belongs to self-attention, and the stack has none")
+
+
+def positions_fit(stack: Stack) -> Findings:
+    position = stack.position
+    if position and position.acts and not any(sublayer.takes(position) for sublayer in stack.sublayers()):
+        text = f"`{position.kind}` acts in self-attention, and no layer here takes it"
+        yield Finding("SEQ234", ("position",), text)
+    if position and stack.input.count is not None:
+        yield from (f.under("position") for f in position.check_count(stack.input.count))
+
+
+def blocks_are_used(stack: Stack) -> Findings:
+    used = {name for entry in stack.layers for name in entry.named}
+    for block in stack.blocks or {}:
+        if block not in used:
+            yield Finding("SEQ219", ("blocks", block), f"no pattern uses the block `{block}`")
+
+
+def blocks_are_known(stack: Stack) -> Findings:
+    for n, entry in enumerate(stack.layers):
+        yield from (f.under("layers", n) for f in entry.check_named(stack.blocks or {}))
+
+
+def layers_fit(stack: Stack) -> Findings:
+    for layer in stack.distinct():
+        yield from (f.under(*layer.inside) for f in check_names(layer.block))
+        if layer.bare:
+            yield from (f.under(*layer.path) for f in layer.bare.check())
+        for n, sublayer in enumerate(layer.block):
+            if stack.d_model is not None:
+                yield from (f.under(*layer.inside, n) for f in sublayer.check(stack.d_model))
+
+
+def widths_agree(stack: Stack, others: Mapping[str, Facts]) -> Findings:
+    width, told = stack.entry_width, False
+    given = next((key for key in ("d_model", "size") if getattr(stack.input, key, None)), None)
+    at: Path = ("input", given) if given else ("input",)
+    if width is None:
+        yield Finding("SEQ220", (), "the width of the stack is not known", "write `d_model` on the stack or its input")
+        return
+    for layer in stack.flat():
+        if layer.bare:
+            width, at = stack.width(layer, width, others), (*layer.path, layer.bare.width_key)
+        elif width != stack.d_model and not told:
+            known = "the stack has none" if stack.d_model is None else f"d_model is {stack.d_model}"
+            text = f"a block needs channels of the stack's d_model; {width} arrive, and {known}"
+            hint = f"write `d_model: {width}` on the stack" if stack.d_model is None else "make the widths equal"
+            yield Finding("SEQ204", at, text, hint)
+            told = True
+
+
+def states_fit(stack: Stack, others: Mapping[str, Facts]) -> Findings:
+    bare = [(layer.path, layer.bare) for layer in stack.flat() if layer.bare]
+    total, first = sum(layer.layers.layers for _, layer in bare), 0
+    for path, layer in bare:
+        found = layer.check_reads(Place(layer.layers, first, total), {key: f.source for key, f in others.items()})
+        first += layer.layers.layers
+        yield from (f.under(*path) for f in found)
+
+
+def others_are_there(stack: Stack, name: str, others: Mapping[str, Facts]) -> Findings:
+    for path, part in stack.parts():
+        for inner, other in part.reads():
+            if other == name:
+                yield Finding("SEQ221", (*path, *inner), f"`{name}` cannot read itself")
+            elif other not in others:
+                known = ", ".join(f"`{k}`" for k in others) or "none that is complete before this one"
+                text = f"there is no stack `{other}` to read"
+                yield Finding("SEQ205", (*path, *inner), text, f"stacks that can be read: {known}")
+
+
+def nothing_looks_ahead(stack: Stack, name: str) -> Findings:
+    if stack.input.at_once:
+        text = f"`{stack.input.kind}` is read at once, the future included, and the {name} is causal"
+        yield Finding("SEQ222", ("input",), text, "write `causal: false` on the stack if that is meant")
+    for path, part in stack.parts():
+        yield from (f.under(*path) for f in part.check_causal(name))
