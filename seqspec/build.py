@@ -17,18 +17,22 @@ from seqspec.spec.model import Model
 
 def build(model: Model) -> Graph:
     """The graph of a checked model. Raises ShapeError only where a check is missing."""
-    model = model.resolved()
+    return graph_of(model.resolved())
+
+
+def graph_of(model: Model) -> Graph:
+    """The graph of a model whose defaults are filled in."""
     root = Builder(class_name(model.name))
-    facts = model.facts()
+    facts, stateful = model.facts(), model.stateful
     built: dict[str, Built] = {}
     for name, stack in model.stacks.items():
         memories = {n: _memory(built[n], facts[n], model.stacks[n]) for n in sorted(stack.reads())}
-        built[name] = build_stack(root, stack, _plan(model, name, stack), memories, _tables(model, stack))
+        built[name] = build_stack(root, stack, _plan(model, name, stack, stateful), memories, _tables(model, stack))
     # without a state there is one call, and nothing is left to be read on the first one only
     once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
     last = built[model.last]
     attentions = [replace(weights, hint=f"attentions.{name}") for name, weights in last.weights.items()]
-    reading = _reading(model, last)
+    reading = _reading(model, last, stateful)
     outputs = _outputs(root, model, reading)
     region = root.done(*outputs, *attentions)
     losses = [
@@ -37,7 +41,7 @@ def build(model: Model) -> Graph:
     ]
     found = [loss for loss in losses if loss]
     training = root.done(*outputs, *attentions, *found) if found else None
-    return Graph(region, frozenset(once if model.stateful else ()), training)
+    return Graph(region, frozenset(once if stateful else ()), training)
 
 
 def class_name(name: str) -> str:
@@ -45,14 +49,14 @@ def class_name(name: str) -> str:
     return camel(name.replace("-", "_").replace(".", "_"))
 
 
-def _plan(model: Model, name: str, stack: Stack) -> Plan:
+def _plan(model: Model, name: str, stack: Stack, stateful: bool) -> Plan:
     last = name == model.last
     readers = [s for n, s in model.stacks.items() if n != name and name in s.reads()]
     owner = model.owner(stack)
     return Plan(
         name=name,
         alone=len(model.stacks) == 1,
-        stateful=last and model.stateful,
+        stateful=last and stateful,
         owner=model.stacks[owner] if owner else None,
         mask_wanted=bool(readers) or (last and _asks_for_padding(model)),
         finals_wanted=frozenset(_finals(model, name, stack, readers)),
@@ -95,7 +99,7 @@ def _owned(model: Model, name: str) -> Tables:
     return table.tables(name, int(table.d_model or 0), int(stack.d_model or 0))
 
 
-def _reading(model: Model, built: Built) -> Reading:
+def _reading(model: Model, built: Built, stateful: bool) -> Reading:
     """What the heads are handed."""
     layers, table = list(model.stacks[model.last].flat()), model.table(model.last)
     final = None
@@ -108,7 +112,7 @@ def _reading(model: Model, built: Built) -> Reading:
         final = (built.finals[len(layers) - 1][0], select)
     owner = model.owner(model.stacks[model.last]) or model.last
     tokens = _owned(model, owner).tokens if table else None
-    return Reading(built.x, built.mask, final, tokens, model.stateful)
+    return Reading(built.x, built.mask, final, tokens, stateful)
 
 
 def _outputs(root: Builder, model: Model, reading: Reading) -> list[Value]:

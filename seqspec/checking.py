@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from seqspec.build import build
+from seqspec.build import graph_of
 from seqspec.components.base import Finding
 from seqspec.diagnostics import CompileError, Diagnostic, Report, SpecError, arguments
 from seqspec.document import Document, Path
@@ -79,11 +79,12 @@ def examine_document(document: Document) -> Checked:
 
         report.extend(explain(Model, document, error.errors(include_url=False)))
         return Checked(report, document.sources)
-    report.extend(_place(document, finding) for finding in model.resolved().check())
+    resolved = model.resolved()
+    report.extend(_place(document, finding) for finding in resolved.check())
     if report.has_errors:
         return Checked(report, document.sources, model)
     try:
-        graph = build(model)
+        graph = graph_of(resolved)
     except ShapeError as error:
         report.add(document.diagnostic("SEQ301", str(error), _path(error.origin)))
         return Checked(report, document.sources, model)

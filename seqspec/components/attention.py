@@ -22,6 +22,8 @@ from seqspec.ops.shape import MergeHeads, SplitHeads
 class SelfAttention(Heads):
     """x[B, T, D] -> [B, T, D]: softmax(q kᵀ / sqrt(d) + mask) v over the stack's own positions."""
 
+    masked = True
+
     kind: Literal["attention"]
     mask: Mask | None = None
     """Who may attend to whom; replaces the stack's. Causal in a decoder, everything in an encoder, by default."""
@@ -82,7 +84,7 @@ class SelfAttention(Heads):
 
     @property
     def allowed(self) -> masks.Mask:
-        return masks.normalise(self.mask.to_op()) if self.mask else masks.EVERYTHING
+        return self.mask.allowed if self.mask else masks.EVERYTHING
 
     def takes(self, position: Position) -> bool:
         return type(self.position) is type(position)

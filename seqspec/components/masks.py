@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -35,6 +36,11 @@ class Mask(Family):
     @abstractmethod
     def to_op(self) -> ops.Mask:
         """The mask as ops take it."""
+
+    @cached_property  # asked often, and a mask is never copied with changes
+    def allowed(self) -> ops.Mask:
+        """The same in normal form."""
+        return ops.normalise(self.to_op())
 
     def check(self) -> Findings:
         yield from ()

@@ -32,7 +32,7 @@ class Relations:
         attentions: list[Single],
     ) -> None:
         self.b, self.data, self.mask, self.looks_back, self.declare = b, data, mask, looks_back, declare
-        atoms = (atom for s in attentions for atom in masks.atoms(s.allowed or masks.EVERYTHING))
+        atoms = (atom for s in attentions for atom in masks.atoms(s.allowed))
         self.documented = any(isinstance(atom, masks.Documents) for atom in atoms)
 
     # ---- positions -----------------------------------------------------------------------------------------------

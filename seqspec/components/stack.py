@@ -122,7 +122,7 @@ class Stack(Inherited):
 
     def attentions(self) -> Iterator[Single]:
         """The sublayers that stand under the stack's mask."""
-        yield from (sublayer for sublayer in self.sublayers() if sublayer.allowed is not None)
+        yield from (sublayer for sublayer in self.sublayers() if sublayer.masked)
 
     def reads(self) -> set[str]:
         """The stacks that its layers read."""

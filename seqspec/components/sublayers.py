@@ -57,6 +57,8 @@ class Single(Sublayer):
     kinds: ClassVar = _SINGLE
     reads_positions: ClassVar[bool] = False
     """Whether its region is handed the positions of tokens."""
+    masked: ClassVar[bool] = False
+    """Whether it stands under the stack's mask."""
 
     def opened(self) -> Iterator[tuple[Path, Single]]:
         yield (), self
@@ -69,9 +71,9 @@ class Single(Sublayer):
     # ---- what self-attentions share: a key of each thing, None for what they do not ask for ------------------------
 
     @property
-    def allowed(self) -> masks.Mask | None:
-        """The mask as the op takes it, of what stands under the stack's."""
-        return None
+    def allowed(self) -> masks.Mask:
+        """The mask as the op takes it."""
+        return masks.EVERYTHING
 
     def takes(self, position: Position) -> bool:
         """Whether it tells positions in this way."""

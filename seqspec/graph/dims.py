@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import mul
+
+from seqspec.graph.data import Data, primitive
 
 BATCH = "batch_size"
 TIME = "sequence_length"
@@ -19,8 +20,8 @@ TOTAL = "total_sequence_length"
 ENCODER_TIME = "encoder_sequence_length"
 
 
-@dataclass(frozen=True)
-class Quotient:
+@primitive
+class Quotient(Data):
     """numerator / denominator, rounded down, or up where `ceil`."""
 
     numerator: Dim
@@ -35,8 +36,8 @@ Atom = str | Quotient
 Monomial = tuple[Atom, ...]
 
 
-@dataclass(frozen=True)
-class Dim:
+@primitive
+class Dim(Data):
     """A sum of coefficient · product of atoms, sorted; a constant alone is an `int`, never a `Dim`."""
 
     terms: tuple[tuple[Monomial, int], ...]

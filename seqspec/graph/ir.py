@@ -7,10 +7,11 @@ the scopes of the calls on the way and the own name: `decoder.layers.3.attention
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from seqspec.graph.data import Data, primitive
 from seqspec.graph.dims import Shape
 from seqspec.graph.types import DType
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from seqspec.ops.base import Op
 
 
-@dataclass(frozen=True)
-class Init:
+@primitive
+class Init(Data):
     """How a parameter starts, as data: `zeros`, `ones`, `constant(c)`, `uniform(bound)`, `normal(std)`,
     or `blocks(init, …)`: equal parts along the first axis, each with its own."""
 
@@ -27,26 +28,28 @@ class Init:
     args: tuple[float | Init, ...] = ()
 
 
-@dataclass(frozen=True)
-class Value:
+@primitive
+class Value(Data):
     """A tensor that flows. `hint` is the variable name a reader would choose; without one it may be inlined."""
+
+    beside = frozenset({"hint"})
 
     name: str
     shape: Shape
     dtype: DType = "float"
-    hint: str = field(default="", compare=False)
+    hint: str = ""
     optional: bool = False  # an input that may be None, and then means "nothing special"
 
 
-@dataclass(frozen=True)
+@primitive
 class Param(Value):
     """A weight. As a node's input it is a tie: a path relative to the region that holds the node."""
 
     init: Init = Init("zeros")
 
 
-@dataclass(frozen=True)
-class State:
+@primitive
+class State(Data):
     """What an op carries from one call to the next, declared by the op that looks back.
 
     `shape` is the past's; the present is the op's output number `output`. `held` is computed once, on the first
@@ -61,15 +64,17 @@ class State:
     cache: bool = False  # an attention's keys or values
 
 
-@dataclass(frozen=True)
-class Node:
+@primitive
+class Node(Data):
     """One op applied. `name` scopes its parameters and state; `origin` is the YAML path it came from."""
+
+    beside = frozenset({"origin"})
 
     op: Op
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     name: str = ""
-    origin: str = field(default="", compare=False)
+    origin: str = ""
 
     @property
     def scope(self) -> str:
@@ -84,15 +89,17 @@ class Node:
         return tuple(_within(self.name, s) for s in self.op.states(*self.inputs))
 
 
-@dataclass(frozen=True)
-class Call:
+@primitive
+class Call(Data):
     """A region instantiated: parameters and state are the call's own, under `scope`."""
+
+    beside = frozenset({"origin"})
 
     region: Region
     scope: str
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
-    origin: str = field(default="", compare=False)
+    origin: str = ""
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -103,9 +110,12 @@ class Call:
         return tuple(_within(self.scope, s) for s in self.region.states)
 
 
-@dataclass(frozen=True, eq=False)
-class Region:
+@primitive
+class Region(Data):
     """A block: `name` becomes the class. Compared by identity, since the builder stores equal ones once."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     name: str
     inputs: tuple[Value, ...]
@@ -126,8 +136,8 @@ class Region:
             yield from (item.region,) if isinstance(item, Call) else item.op.bodies()
 
 
-@dataclass(frozen=True)
-class Graph:
+@primitive
+class Graph(Data):
     """A whole model. Inputs named in `once` are read on the first call only (an encoder's).
 
     `training` is the root once more with the optional input `labels` and the output `loss`, where the head has one. It

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import Field, FrozenInstanceError, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Protocol
 
+from seqspec.graph.data import Data, primitive
 from seqspec.graph.dims import Shape, Size
 from seqspec.graph.ir import Param, Region, State
 from seqspec.graph.types import ShapeError, Type
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from seqspec.ops.fused import FusedOp
 
 Array = Any  # a NumPy array; NumPy is handed in, never imported here
-Made = TypeVar("Made")
 Weights = Mapping[str, Array]  # an op's own parameters by leaf name
 
 
@@ -46,8 +45,8 @@ class Expr(str):
         return Expr(f"({self})") if self.loose else self
 
 
-@dataclass(frozen=True)
-class Helper:
+@primitive
+class Helper(Data):
     """A function or class of the emitted file, written once however often it is used."""
 
     name: str
@@ -131,36 +130,6 @@ class OnnxWriter(Protocol):
         self, name: str, types: Sequence[Type], variant: Hashable, write: Callable[..., Sequence[Any]], *inputs: Any
     ) -> list[Any]:
         """A node with outputs of these types that means `write(o, *inputs)`: a function, one for each variant."""
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def primitive(cls: type[Made]) -> type[Made]:
-    """Makes an op, or other `Data`, a frozen dataclass, of which only `__init__` is written anew.
-
-    The rest is `Data`'s: `dataclass(frozen=True)` would write six methods for each of sixty ops, a sixth of the time of
-    `seqspec check`.
-    """
-    return dataclass(eq=False, repr=False)(cls)
-
-
-class Data:
-    """What `primitive` makes of a class: attributes are plain data, compared by value, and each is set once."""
-
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *vars(self).values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if self.__dict__.setdefault(name, value) is not value:
-            raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 class Op(Data, ABC):

@@ -166,7 +166,8 @@ class Model(Component):
             yield from (f.under("head") for f in self.head.check(readable))
         if self.head and self.outputs:
             yield Finding("SEQ110", ("outputs",), "`outputs` stands in the place of `head`", "keep one of them")
-        inputs, outputs = set(self._inputs()), self.outputs or {}
+        outputs = self.outputs or {}
+        inputs = set(self._inputs()) if outputs else set[str]()
         taken = {"loss", *inputs, *(f"{name}_{added}" for name in outputs for added in ("labels", "loss"))}
         for name, head in outputs.items():
             yield from (f.under("outputs", name) for f in head.check(readable))
@@ -178,7 +179,7 @@ class Model(Component):
         """Names that inputs of the model may have."""
         for name, stack in self.stacks.items():
             prefix = "decoder_" if name == "decoder" and len(self.stacks) > 1 else ""
-            atoms = (atom for s in stack.attentions() for atom in masks.atoms(s.allowed or masks.EVERYTHING))
+            atoms = (atom for s in stack.attentions() for atom in masks.atoms(s.allowed))
             given = {atom.name for atom in atoms if isinstance(atom, masks.Given)}
             yield f"{name}_attention_mask"
             yield from (f"{prefix}{word}" for word in TAKEN | given)

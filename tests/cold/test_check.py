@@ -109,7 +109,7 @@ def test_a_missing_check_is_a_diagnostic_at_the_origin(monkeypatch: pytest.Monke
     def fail(_: Any) -> None:
         raise ShapeError("3 is not 4", "decoder.layers[0]")
 
-    monkeypatch.setattr("seqspec.checking.build", fail)
+    monkeypatch.setattr("seqspec.checking.graph_of", fail)
     found = examine(TINY)
     assert places(found) == ["SEQ301 7:7"]
     assert found.graph is None

@@ -248,7 +248,7 @@ def test_a_bug_is_one_diagnostic(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def fail(_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("seqspec.checking.build", fail)
+    monkeypatch.setattr("seqspec.checking.graph_of", fail)
     assert run(["check", GPT2]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error[SEQ304]: this is a bug in seqspec: ZeroDivisionError: oh\n")
