@@ -162,8 +162,8 @@ class LinearAttention(Op):
         one, time, heads = o.scalar(1.0), o.size(q, 2), o.size(q, 1)
         groups, width, wide = o.size(k, 1), o.size(q, 3), o.Add(o.size(v, 3), o.ints(1))
         shared = o.Div(heads, groups)
-        q = o.Reshape(o.Add(o.Elu(q), one), o.Concat(o.ints(0), groups, shared, time, width, axis=0))
-        k = o.Add(o.Elu(k), one)
+        q = o.Reshape(_features(o, q), o.Concat(o.ints(0), groups, shared, time, width, axis=0))
+        k = _features(o, k)
         if mask is not None:
             total = o.size(mask, 1)
             real = o.Slice(mask, o.Sub(total, time), total, o.ints(1))
@@ -182,6 +182,11 @@ class LinearAttention(Op):
             return (mean,)
         kept, count = _apart(o, last, wide, 3)
         return mean, kept, o.Squeeze(count, o.ints(3))
+
+
+def _features(o: OnnxWriter, x: Any) -> Any:
+    """φ(x) = elu(x) + 1, as relu(x) + e^min(x, 0): onnxruntime has Elu of this opset on the CPU alone."""
+    return o.Add(o.Relu(x), o.Exp(o.Min(x, o.scalar(0.0))))
 
 
 def _apart(o: OnnxWriter, x: Any, wide: Any, axis: int) -> tuple[Any, Any]:
