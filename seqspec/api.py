@@ -20,6 +20,7 @@ from seqspec.document import Document
 from seqspec.graph.ir import Graph
 from seqspec.passes.options import Options
 from seqspec.spec.model import Model
+from seqspec.spec.tokenizer import beside, kept
 
 if TYPE_CHECKING:
     from torch import nn
@@ -111,7 +112,9 @@ def write_torch(
         from seqspec.runtime.torch_folder import require, write_folder
 
         check = partial(require, told=told) if verify else None
-        write_folder(graph, place, _weights(weights), seed=seed, spec=resolved(model), check=check)
+        write_folder(
+            graph, place, _weights(weights), seed=seed, spec=resolved(beside(model)), tokenizer=kept(model), check=check
+        )
     return place
 
 
@@ -157,13 +160,17 @@ def to_onnx(
 
         given = _weights(weights)
         known = Drawn(graph.root.params, seed) if given is None else given
+        tokenizer = kept(model)
+        if eos_id is None and tokenizer is not None:
+            eos_id = tokenizer.eos_id
         write_directory(
             graph,
             place,
             given,
             **asked.to_json(),
             seed=seed,
-            spec=resolved(model),
+            spec=resolved(beside(model)),
+            tokenizer=tokenizer,
             inputs={name: fact.to_json() for name, fact in facts(graph).items()},
             programs=Programs(genai, transformers_js, eos_id),
             check=partial(require, weights=known, told=told) if verify else None,

@@ -66,11 +66,11 @@ def examine(source: Source, overrides: Sequence[str] = ()) -> Checked:
         document = _document(source, overrides)
     except SpecError as error:
         return Checked(Report.of(error), error.sources)
-    return examine_document(document)
+    return examine_document(document, source.tokenizer_path if isinstance(source, Model) else "")
 
 
-def examine_document(document: Document) -> Checked:
-    """`examine` for a spec that is already read."""
+def examine_document(document: Document, tokenizer_path: str = "") -> Checked:
+    """`examine` for a spec that is already read; `tokenizer_path` is where its tokenizer was found, if it was."""
     report = Report()
     try:
         model = Model.model_validate(document.data)
@@ -81,6 +81,8 @@ def examine_document(document: Document) -> Checked:
         return Checked(report, document.sources)
     resolved = model.resolved()
     report.extend(_place(document, finding) for finding in resolved.check())
+    if model.tokenizer is not None:
+        report.extend(_place(document, finding) for finding in _tokenizer(document, model, tokenizer_path))
     if report.has_errors:
         return Checked(report, document.sources, model)
     try:
@@ -103,6 +105,18 @@ def placing(document: Document | None) -> Iterator[None]:
                 document.diagnostic(found.code, found.message, _path(found.path), hint=found.hint), document.sources
             )
         raise
+
+
+def _tokenizer(document: Document, model: Model, path: str) -> Iterator[Finding]:
+    """What is wrong with the file that makes ids of text, which the model remembers."""
+    from seqspec.document import files
+    from seqspec.spec import tokenizer  # models without one do not pay for it
+
+    try:
+        model._tokenizer_path = path or tokenizer.find(document)
+        yield from tokenizer.check(model, model.tokenizer_path)
+    except files.Refused as refused:
+        yield Finding(refused.code, ("tokenizer",), refused.message, refused.hint)
 
 
 def _document(source: Source, overrides: Sequence[str]) -> Document:

@@ -27,7 +27,7 @@ class Refused(Exception):
         self.code, self.message, self.hint = code, message, hint
 
 
-def read(real: str, shown: str) -> bytes:
+def read(real: str, shown: str, limit: int = MAX_BYTES) -> bytes:
     """The content of a regular file, given by a path without symbolic links."""
     try:
         before = os.lstat(real)
@@ -41,21 +41,21 @@ def read(real: str, shown: str) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not os.path.samestat(before, os.fstat(descriptor)):
             raise Refused("SEQ030", f"`{shown}` changed while it was opened")
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise Refused("SEQ012", f"`{shown}` is larger than {MAX_BYTES:,} bytes")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise Refused("SEQ012", f"`{shown}` is larger than {limit:,} bytes")
     return data
 
 
-def find(written: str, folder: str, root: str) -> str:
-    """The real path of what `extends: written` means in `folder`, if that lies in `root`."""
+def find(written: str, folder: str, root: str, *, key: str = "extends", example: str = "base.yaml") -> str:
+    """The real path of what `key: written` means in `folder`, if that lies in `root`."""
     problem = _not_relative(written)
     if problem:
-        hint = "write a path relative to this file, such as `base.yaml`"
-        raise Refused("SEQ032", problem, hint)
+        hint = f"write a path relative to this file, such as `{example}`"
+        raise Refused("SEQ032", f"`{key}` {problem}", hint)
     real = os.path.realpath(os.path.join(folder, written))
     if not is_inside(real, root):
-        message = f"`extends: {written}` leaves the folder of the spec"
+        message = f"`{key}: {written}` leaves the folder of the spec"
         raise Refused("SEQ033", message, "copy the file into that folder")
     return real
 
@@ -70,17 +70,17 @@ def is_inside(real: str, root: str) -> bool:
 
 def _not_relative(written: str) -> str | None:
     if not written.strip():
-        return "`extends` is empty"
+        return "is empty"
     if any(ord(character) < 32 or ord(character) == 127 for character in written):
-        return "`extends` holds a control character"
+        return "holds a control character"
     if written.startswith("~"):
-        return "`extends` does not know home folders"
+        return "does not know home folders"
     if "\\" in written:
-        return "`extends` uses `/` between folders"
+        return "uses `/` between folders"
     if written.startswith("/"):
-        return "`extends` must be a relative path"
+        return "must be a relative path"
     if _ADDRESS.match(written):
-        return "`extends` must be a path, not an address or a drive"
+        return "must be a path, not an address or a drive"
     return None
 
 

@@ -18,6 +18,7 @@ DISTRIBUTION = "seqspec-compiler"
 EXTRAS = {
     "torch": ("torch", "numpy", "safetensors"),
     "onnx": ("onnx", "onnx-ir", "numpy", "safetensors", "onnxruntime"),
+    "text": ("tokenizers",),
 }
 _CPU = "CPUExecutionProvider"
 _LIBRARY = re.compile(r"lib[\w+-]+\.so[.\d]*|[\w+-]+\.dll")

@@ -34,6 +34,8 @@ class Manifest:
     options: Mapping[str, Any]
     in_place: bool = False
     """Whether kernels can write every cache that grows where its past is."""
+    tokenizer: Mapping[str, Any] | None = None
+    """The file of a tokenizer, with the ids that end and open a text."""
 
     @property
     def only_last(self) -> bool:
@@ -96,7 +98,11 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
     signature = Signature.from_json(data["signature"])
     options, in_place = {name: data[name] for name in _OPTIONS if name in data}, bool(data.get("in_place"))
-    return Manifest(folder, data["backend"], data["target"], data["dtype"], graphs, signature, facts, options, in_place)
+    tokenizer = data.get("tokenizer")
+    if tokenizer is not None and tokenizer["file"] not in data["files"]:
+        raise ValueError(f"{tokenizer['file']} is not among its files")
+    known = (data["backend"], data["target"], data["dtype"], graphs, signature, facts, options, in_place, tokenizer)
+    return Manifest(folder, *known)
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -22,6 +23,7 @@ from seqspec.runtime.state import MASK, Array, State
 if TYPE_CHECKING:
     from seqspec.runtime.options import Options
     from seqspec.runtime.prompt import Ids
+    from seqspec.runtime.text import Tokenizer
 
 
 class Result(dict[str, Array]):
@@ -59,6 +61,7 @@ class Session:
         self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
         self._taken |= {port.name for port in self.signature.inputs if port.starts}
         self.in_place = manifest.in_place
+        self._manifest = manifest
         self._masked = any(PAST in names(p.shape[1]) for p in self.inputs if len(p.shape) == 2)
 
     @property
@@ -80,6 +83,20 @@ class Session:
     def state_names(self) -> tuple[str, ...]:
         """The names in a state."""
         return (*((MASK,) if self._masked else ()), *(s.past for s in self.signature.states))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What makes ids of text, `.encode`, and text of ids, `.decode`; an error where the spec names none."""
+        from seqspec.runtime.text import Tokenizer
+
+        return Tokenizer(self._manifest)
+
+    @property
+    def named_ids(self) -> dict[str, int]:
+        """The options of `generate` that the spec's `tokenizer` says: `eos_id`, `decoder_start_id`."""
+        said = self._manifest.tokenizer or {}
+        names = {"eos_id": "eos_id", "start_id": "decoder_start_id"}
+        return {option: said[name] for name, option in names.items() if name in said}
 
     @property
     def providers(self) -> list[str]:

@@ -27,6 +27,7 @@ from seqspec.runtime.compare import Told, Verification, compare, judgement
 from seqspec.runtime.facts import facts
 from seqspec.runtime.judges import ReferenceRunner, TorchRunner
 from seqspec.runtime.manifest import read
+from seqspec.spec.tokenizer import TokenizerFile, contents
 
 SOURCE, WEIGHTS, SPEC = "model.py", "model.safetensors", "spec.yaml"
 TOLERANCE = 1e-10
@@ -39,6 +40,7 @@ def write_folder(
     *,
     seed: int = 0,
     spec: str,
+    tokenizer: TokenizerFile | None = None,
     check: Callable[[Path], None] | None = None,
 ) -> None:
     """The folder in the place of `path`, or none. `check` sees it complete, before it takes its place."""
@@ -60,11 +62,14 @@ def write_folder(
         "signature": signature(graph).to_json(),
         "inputs": {name: fact.to_json() for name, fact in facts(graph).items()},
     }
+    if tokenizer is not None:
+        manifest["tokenizer"] = tokenizer.to_json()
     with replacing(path) as folder:
         write(folder / SOURCE, source.text.encode())
         single = {p.name: np.ascontiguousarray(as_numpy(weights[p.name]), np.float32) for p in graph.root.params}
         save_file(single, folder / WEIGHTS)
-        write(folder / SPEC, spec.encode())
+        for name, content in {**contents(tokenizer), SPEC: spec.encode()}.items():
+            write(folder / name, content)
         seal(folder, manifest, {})
         if check is not None:
             check(folder)

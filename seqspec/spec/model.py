@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from seqspec.components import rules
 from seqspec.components.base import Component, Finding, Findings, Name
@@ -13,6 +13,7 @@ from seqspec.components.heads import Head, Readable
 from seqspec.components.inherited import Defaults
 from seqspec.components.masks import TAKEN
 from seqspec.components.stack import Facts, Stack
+from seqspec.components.tokenizer import Tokenizer
 from seqspec.components.tokens import Tokens
 from seqspec.ops import masks
 
@@ -46,6 +47,15 @@ class Model(Component):
     """What is read off the decoder, else the encoder; without one, its vectors."""
     outputs: dict[OutputName, Head] | None = Field(None, min_length=1)
     """Several heads in the place of one, each under the name of what it puts out."""
+    tokenizer: str | Tokenizer | None = None
+    """The file that makes ids of text: its path, or that with its tokens for the end and the start."""
+
+    _tokenizer_path: str = PrivateAttr("")
+
+    @property
+    def tokenizer_path(self) -> str:
+        """Where the tokenizer's file was found."""
+        return self._tokenizer_path
 
     @property
     def heads(self) -> dict[str, Head]:

@@ -40,6 +40,7 @@ from seqspec.components import (
     rope_scaling,
     sparse_masks,
     stack,
+    tokenizer,
     tokens,
 )
 from seqspec.spec import docs
@@ -63,6 +64,7 @@ GROUPS = (
     Group("Document", "document", {
         Model: f"seqspec: 1\nname: my-model\nencoder: {_STACK}",
         inherited.Defaults: "defaults: {d_model: 64}",
+        tokenizer.Tokenizer: "tokenizer: {file: tokenizer.json}",
     }),
     Group("Stack", "stack", {
         stack.Stack: f"encoder: {_STACK}",
@@ -155,6 +157,7 @@ _TITLES: dict[Kind, str] = {
     inherited.DropoutRates: "dropout",
     audio.Convolution: "convolutions", projected.Biases: "bias", blocks.Block: "block", blocks.Pattern: "pattern",
     joined_masks.AllOf: "all", joined_masks.AnyOf: "any", attend.Attend: "attend",
+    tokenizer.Tokenizer: "tokenizer",
 }  # fmt: skip
 _NUMBERS: dict[Any, str] = {int: "integer", float: "number"}
 _INTRO = """\

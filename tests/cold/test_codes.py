@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,9 @@ def surrounded(code: str, text: str) -> dict[str, Any]:
         return {**root, "encoder": encoder, "decoder": {**decoder, "layers": [layer]}}
     if "encoder" in part or "decoder" in part:
         return _filled(root, part)
+    if "tokenizer" in part:
+        read = {"input": part.get("input", {"kind": "tokens", "vocab_size": 32000})}
+        return {**root, "tokenizer": part["tokenizer"], "decoder": {**decoder, **read, "layers": BLOCK}}
     if "block" in part:
         return {**root, "decoder": {**decoder, "layers": [part]}}
     if "mask" in part:
@@ -122,10 +126,20 @@ def test_examples_about_yaml(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in CASES if code > "SEQ1"])
-def test_examples_about_specs(code: str) -> None:
-    bad = [d.code for d in seqspec.check(surrounded(code, CODES[code].bad))]
+def test_examples_about_specs(code: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 31999}}}')
+    (tmp_path / "vocab.txt").write_text("a")
+
+    def check(example: str) -> seqspec.Report:
+        spec = surrounded(code, example)
+        if "tokenizer" not in spec:
+            return seqspec.check(spec)
+        (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+        return seqspec.check(tmp_path / "spec.yaml")
+
+    bad = [d.code for d in check(CODES[code].bad)]
     assert code in bad
-    good = [(d.code, d.path, d.message) for d in seqspec.check(surrounded(code, CODES[code].good))]
+    good = [(d.code, d.path, d.message) for d in check(CODES[code].good)]
     assert good == []
 
 

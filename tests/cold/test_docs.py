@@ -60,6 +60,7 @@ AROUND = {
 # and around those that need something else
 AROUND_ONE = {
     "document Model": "%s",
+    "document Tokenizer": f"{ENCODER}\n%s",
     "stack DropoutRates": f"encoder: {{{READ}, {BLOCK}, %s}}",
     "input Tokens": "encoder: {d_model: 16, layers: [{kind: gru, hidden_size: 8}], %s}",
     "input Convolution": "encoder: {layers: [{kind: gru, hidden_size: 8}], input: {kind: audio, mel_bins: 80, %s}}",
@@ -80,17 +81,24 @@ def spec_around(group: Group, cls: Any) -> str:
     return text if "seqspec: 1" in text else f"seqspec: 1\nname: m\n{text}"
 
 
+def saved(text: str, folder: Path) -> Path:
+    """The spec as a file, with the tokenizer that one may name beside it."""
+    (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
+    (folder / "spec.yaml").write_text(text)
+    return folder / "spec.yaml"
+
+
 @pytest.mark.parametrize(("group", "cls"), PLACES, ids=[f"{g.one}-{c.__name__}" for g, c in PLACES])
-def test_the_least_that_can_be_written_is_sound(group: Group, cls: Any) -> None:
+def test_the_least_that_can_be_written_is_sound(group: Group, cls: Any, tmp_path: Path) -> None:
     text = spec_around(group, cls)
-    report = seqspec.check(text)
+    report = seqspec.check(saved(text, tmp_path))
     assert [d.message for d in report] == [], text
 
 
 @pytest.mark.parametrize(("group", "cls"), PLACES, ids=[f"{g.one}-{c.__name__}" for g, c in PLACES])
-def test_it_writes_what_it_stands_under(group: Group, cls: Any) -> None:
+def test_it_writes_what_it_stands_under(group: Group, cls: Any, tmp_path: Path) -> None:
     """An instance of the class is in the model that its YAML makes."""
-    model = seqspec.load(spec_around(group, cls))
+    model = seqspec.load(saved(spec_around(group, cls), tmp_path))
     assert any(isinstance(found, cls) for found in inside(model))
 
 

@@ -8,7 +8,11 @@ UNSEEN = {
     ("CrossAttention", "from"): "there is one stack to read",
     ("Model", "encoder"): "a decoder that reads it cannot be without",
     ("Model", "seqspec"): "there is one version",
+    ("Model", "tokenizer"): "makes ids of text, outside the graph",
     ("Stack", "blocks"): "patterns name them; what is in them is looked at by itself",
     ("Stack", "input"): "another kind has other required fields",
+    ("Tokenizer", "eos"): "as the tokenizer itself",
+    ("Tokenizer", "file"): "as the tokenizer itself",
+    ("Tokenizer", "start"): "as the tokenizer itself",
     ("Tokens", "share"): "without it the input needs a size of its own",
 }

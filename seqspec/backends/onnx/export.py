@@ -22,6 +22,7 @@ from seqspec.graph.signature import signature
 from seqspec.passes.last_logits import has_logits
 from seqspec.passes.options import Options
 from seqspec.passes.pipeline import fused, inference, parts
+from seqspec.spec.tokenizer import TokenizerFile, contents
 
 Weights = Mapping[str, Any]
 
@@ -50,14 +51,16 @@ def write_directory(
     spec: str = "",
     inputs: Mapping[str, Any] | None = None,
     programs: Programs | None = None,
+    tokenizer: TokenizerFile | None = None,
     check: Callable[[Path], Mapping[str, Any] | None] | None = None,
     **options: Any,
 ) -> None:
     """The files of `export` over one data file, `spec.yaml` and the manifest, in the place of `path` or not at all.
 
     `spec` is the text to keep; `inputs` says more about inputs by name, as plain data: a pad_id, a limit; `programs`
-    may lay the files elsewhere, and add their own. `check` sees the complete directory before it takes its place, and
-    raises if that must not happen; what it returns joins the manifest.
+    may lay the files elsewhere, and add their own; `tokenizer` is copied.
+    `check` sees the complete directory before it takes its place, and raises if that must not happen; what it returns
+    joins the manifest.
     """
     asked = _checked(graph, Options(**options))
     refuse(path)
@@ -70,13 +73,15 @@ def write_directory(
     known, others = inputs or {}, programs or Programs()
     places = {role: others.place(role, asked) for role in roles}
     described = manifest(graph, flat, roles, asked, places=places, inputs=known)
+    if tokenizer is not None:
+        described["tokenizer"] = tokenizer.to_json()
     files = others.files(flat, known, asked, in_place=described["in_place"])
     models = _lower(flat, roles, tensors)
     with replacing(path) as folder:
         hashed = {others.data(asked): data.write_data(models.values(), folder / others.data(asked))}
         for role, made in models.items():
             write(folder / places[role], ir.to_proto(made).SerializeToString(deterministic=True))
-        for name, content in {**files, "spec.yaml": spec.encode()}.items():
+        for name, content in {**files, **contents(tokenizer), "spec.yaml": spec.encode()}.items():
             write(folder / name, content)
         seal(folder, described, hashed)
         found = check(folder) if check is not None else None

@@ -298,4 +298,19 @@ MEANING: dict[str, Code] = {
         bad="d_model: 255\nposition: sinusoidal",
         good="d_model: 256\nposition: sinusoidal",
     ),
+    "SEQ240": Code(
+        "no-tokenizer",
+        "The file is no tokenizer.",
+        "A `tokenizer.json` is what the tokenizers library saves: JSON with a `model` that has a `vocab`.",
+        bad="tokenizer: vocab.txt",
+        good="tokenizer: tokenizer.json",
+    ),
+    "SEQ241": Code(
+        "tokenizer-vocabulary",
+        "The tokenizer does not fit the model's vocabulary.",
+        "Every id that the tokenizer knows needs a row of the token table; a table may be larger. `eos` and `start` "
+        "are tokens of the file.",
+        bad="tokenizer: tokenizer.json    # of 32,000 tokens\ninput: {kind: tokens, vocab_size: 31999}",
+        good="tokenizer: tokenizer.json\ninput: {kind: tokens, vocab_size: 32000}",
+    ),
 }

@@ -97,4 +97,12 @@ RUNTIME: dict[str, Code] = {
         bad="session.run(ids)",
         good='session.run({"input_ids": ids})',
     ),
+    "SEQ518": Code(
+        "text",
+        "There is no way from text to ids here.",
+        "`--text` needs a spec that names a `tokenizer`, which the compiled folder then holds, and a version of the "
+        "tokenizers library that reads it. Ids work without either.",
+        bad="seqspec generate out --text hello --max-new-tokens 8    # of a spec without `tokenizer`",
+        good="seqspec generate out --ids 1,2,3 --max-new-tokens 8",
+    ),
 }
