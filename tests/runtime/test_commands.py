@@ -207,10 +207,11 @@ def test_doctor_finds_the_other_seqspec(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def test_doctor_names_missing_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, {"seqspec-compiler": "0.1.0", "numpy": "2", "safetensors": "1"})
-    torch, onnx = findings("extra")
+    torch, onnx, text = findings("extra")
     assert torch.text == "torch missing"
     assert torch.hint == "pip install 'seqspec-compiler[torch]'"
     assert onnx.text == "onnx, onnx-ir, onnxruntime missing"
+    assert text.text == "tokenizers missing"
     assert torch.fine  # an extra is nothing that one must have
 
 
