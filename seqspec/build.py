@@ -120,5 +120,5 @@ def _outputs(root: Builder, model: Model, reading: Reading) -> list[Value]:
         output = model.head.build(root, reading)
         return [replace(output, hint="embedding") if model.head.kind == "embedding" else output]
     if model.outputs:
-        return [replace(head.build(root, reading, f"{n}_head"), hint=n) for n, head in model.outputs.items()]
+        return [replace(head.build(root, reading, f"{n}_head"), hint=n) for n, head in model.heads.items()]
     return [replace(reading.x, hint="last_hidden_state")]

@@ -17,13 +17,15 @@ _CTC_LOSS = Helper(
 def ctc_loss(logits, labels, mask, blank_id):
     """-log of the probability of labels[B, L], over its length, at the real frames of logits[B, T, V]: the mean.
 
-    Labels that are -100 are left out. A row that is too short for its labels counts as 0.
+    Those are in the last T columns of mask[B, S]. Labels that are -100 are left out. A row that is too short for its
+    labels counts as 0.
     """
     if labels.dim() != 2 or len(labels) != len(logits):
         raise ValueError(f"labels are {list(labels.shape)}, one row for each of the {len(logits)} of the logits")
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     lengths = torch.full((len(scores),), scores.size(1), device=scores.device)
     if mask is not None:
+        mask = mask[:, mask.size(1) - scores.size(1) :]
         order = (~mask).byte().argsort(dim=1, stable=True)
         scores, lengths = scores.gather(1, order[..., None].expand_as(scores)), mask.sum(1)
     counts = labels != -100
@@ -35,11 +37,11 @@ def ctc_loss(logits, labels, mask, blank_id):
 
 @primitive
 class CtcLoss(Op):
-    """logits[B, T, V], labels[B, L]?, mask[B, T]? -> loss[]?, the mean over rows of −log p(labels) / their number.
+    """logits[B, T, V], labels[B, L]?, mask[B, S]? -> loss[]?, the mean over rows of −log p(labels) / their number.
 
     p sums over every path of T ids that gives the labels once repeats are merged and `blank_id` is dropped. Labels of
-    −100 and frames that are padding are left out. A row that is too short for its labels counts as 0, and so does its
-    gradient. torch.nn.CTCLoss with `zero_infinity`.
+    −100 and frames that are padding, by the last T columns of the mask, are left out. A row that is too short for its
+    labels counts as 0, and so does its gradient. torch.nn.CTCLoss with `zero_infinity`.
     """
 
     blank_id: int = 0
@@ -49,8 +51,8 @@ class CtcLoss(Op):
             raise ShapeError(f"logits {show(logits.shape)} have no time")
         if len(labels.shape) != 2 or labels.shape[0] != logits.shape[0] or labels.dtype != "int64":
             raise ShapeError(f"labels of logits {show(logits.shape)} are rows of ids, not {show(labels.shape)}")
-        if mask is not None and mask.shape != logits.shape[:2]:
-            raise ShapeError(f"the mask of {show(logits.shape)} is {show(logits.shape[:2])}, not {show(mask.shape)}")
+        if mask is not None and (len(mask.shape) != 2 or mask.shape[0] != logits.shape[0]):
+            raise ShapeError(f"the mask of {show(logits.shape)} has a row for each of its own, not {show(mask.shape)}")
         return (Type((), "float", labels.optional),)
 
     def flops(self, logits: Value, labels: Value, mask: Value | None) -> Size:
@@ -64,7 +66,7 @@ class CtcLoss(Op):
             return (None,)
         total = 0.0
         for b, row in enumerate(labels):
-            frames = logits[b] if mask is None else logits[b, mask[b]]
+            frames = logits[b] if mask is None else logits[b, mask[b, mask.shape[1] - logits.shape[1] :]]
             wanted = [int(label) for label in row if label != IGNORED]
             probability = self._probability(np, frames, wanted)
             total += -np.log(probability) / max(len(wanted), 1) if probability > 0 else 0.0

@@ -114,7 +114,7 @@ class Loop(Op):
         sizes = self._sizes([None if a is None else a.shape for a in (*initial, *xs, *invariants)])
 
         def zeros(value: Value, *time: int) -> Array:
-            batch, *rest = (evaluate(s, sizes) for s in value.shape)
+            batch, *rest = (_number(s, sizes) for s in value.shape)
             return np.zeros((batch, *time, *rest), xs[0].dtype)
 
         state = [
@@ -195,4 +195,10 @@ def _region_flops(region: Region, sizes: Mapping[str, int]) -> Size:
 
 
 def _known(values: Sequence[Value | None], sizes: Mapping[str, int]) -> list[Value | None]:
-    return [v and replace(v, shape=tuple(evaluate(s, sizes) for s in v.shape)) for v in values]
+    return [v and replace(v, shape=tuple(_number(s, sizes) for s in v.shape)) for v in values]
+
+
+def _number(size: Size, sizes: Mapping[str, int]) -> int:
+    """What a size is: one that was given as it stands, as ceil(time / 2) of a sound, or one that follows from such."""
+    found = size if isinstance(size, int) else sizes.get(str(size))
+    return evaluate(size, sizes) if found is None else found

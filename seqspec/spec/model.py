@@ -59,8 +59,8 @@ class Model(Component):
 
     @property
     def heads(self) -> dict[str, Head]:
-        """The heads by the names of their outputs; a single `head` has none."""
-        return {"": self.head} if self.head else dict(self.outputs or {})
+        """The heads by the names of their outputs, in the order of these; a single `head` has none."""
+        return {"": self.head} if self.head else dict(sorted((self.outputs or {}).items()))
 
     @property
     def stacks(self) -> dict[str, Stack]:
@@ -93,8 +93,8 @@ class Model(Component):
         if not model.stacks:
             return model
         known = (model.vocab_size, model.stacks[model.last].norm)
-        outputs = self.outputs and {name: head.resolved(*known) for name, head in self.outputs.items()}
-        return model.model_copy(update={"head": self.head and self.head.resolved(*known), "outputs": outputs})
+        heads = {name: head.resolved(*known) for name, head in self.heads.items()}
+        return model.model_copy(update={"outputs": heads} if self.outputs else {"head": heads.get("")})
 
     @property
     def vocab_size(self) -> int | None:

@@ -150,3 +150,13 @@ def test_a_pool_has_its_line() -> None:
     classes = "head={kind: classifier, classes: 2, pool: first}"
     text = render(seqspec.report(seqspec.load(HERE.parents[1] / "examples/lstm-sentiment.yaml", [classes])))
     assert "Pool (first)" in text
+
+
+def test_attention_to_a_sound_is_counted_over_the_frames_that_strides_leave() -> None:
+    sound = {"kind": "audio", "mel_bins": 3, "convolutions": [{"channels": 4, "kernel": 3, "stride": 2}]}
+    decoder = {"input": {"kind": "tokens", "vocab_size": 5, "d_model": 4}}
+    decoder["layers"] = [{"kind": "gru", "hidden_size": 4, "attend": {"from": "encoder", "score": "general"}}]
+    encoder = {"input": sound, "layers": [{"kind": "gru", "hidden_size": 4}]}
+    graph = build(load({"seqspec": 1, "name": "x", "encoder": encoder, "decoder": decoder}))
+    flops = [summarise(graph, batch=1, time=1, source_time=frames).flops for frames in (7, 8, 9)]
+    assert flops[0] == flops[1] < flops[2]

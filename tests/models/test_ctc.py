@@ -67,6 +67,21 @@ def test_rows_of_several_lengths_cost_what_they_cost_alone(kind: str) -> None:
     np.testing.assert_allclose(out.loss.item(), np.mean(losses), rtol=1e-10)
 
 
+def test_a_causal_model_goes_on_from_a_past() -> None:
+    """A chunk's loss is that of its own frames, whatever the mask says of those before."""
+    source = {"kind": "features", "size": 3, "d_model": 4}
+    stack = {"causal": True, "input": source, "layers": [{"block": BLOCK}]}
+    model = seqspec.to_torch({"seqspec": 1, "name": "hear", "encoder": stack, "head": HEAD}, seed=4).double().eval()
+    frames = torch.from_numpy(np.random.default_rng(5).standard_normal((2, 9, 3)))
+    mask, labels = torch.ones(2, 9, dtype=torch.int64), torch.tensor([[1, 0], [2, 2]])
+    mask[0, 3:5] = 0
+    begun = model(features=frames[:, :4], attention_mask=mask[:, :4])
+    rest = model(features=frames[:, 4:], attention_mask=mask, labels=labels, state=begun.state)
+    own = [rest.logits[0, 1:], rest.logits[1]]
+    losses = [nn.CTCLoss(3)(x.log_softmax(-1), row, [len(x)], [2]) for x, row in zip(own, labels, strict=True)]
+    torch.testing.assert_close(rest.loss, torch.stack(losses).mean(), rtol=1e-10, atol=0)
+
+
 def test_decoding_merges_repeats_before_it_drops_blanks() -> None:
     path = [[1, 1, 3, 1, 2, 2, 3, 3], [3, 3, 3, 3, 3, 3, 3, 3], [0, 0, 1, 0, 0, 3, 0, 0]]
     logits = np.eye(4)[path]

@@ -66,6 +66,15 @@ def heads() -> Iterator[Row]:
         yield Row(f"{name}-{blank}-absent", CtcLoss(blank), (logits, told, None), sizes, onnx=False)
     left_out = Input((B, dim("label_length")), None, "int64")
     yield Row("left-out", CtcLoss(), (logits, left_out, None), {**SIZES, "label_length": 1}, onnx=False)
+    past = Input((B, dim(PAST) + T), np.hstack([MASK[:, ::-1][:, :2], MASK]), "bool")  # a chunk of what goes on
+    labels_of = Input((B, dim("label_length")), np.array([[1, 2], [2, ignored], [3, 1]]), "int64")
+    yield Row(
+        "past",
+        CtcLoss(),
+        (logits, labels_of, past),
+        {**SIZES, "past_sequence_length": 2, "label_length": 2},
+        onnx=False,
+    )
 
 
 ROWS: list[Row] = [*convolutions(), *masks(), *heads()]

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir
 import onnxruntime
 import torch
+from hypothesis import note
 from hypothesis import strategies as st
 
 from seqspec.backends.onnx.export import export
@@ -121,6 +122,7 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     spec = draw(specs())
+    note(spec.text)
     return Case(spec, draw(batches.inputs(spec)))
 
 

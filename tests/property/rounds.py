@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.internal.conjecture import providers
 
 from .case import Case, cases
+
+# hypothesis also draws numbers that it finds in the modules imported so far: a round would not be the same twice
+providers._get_local_constants = lambda: providers._local_constants
 
 ROUND = 10  # beyond ten valid examples hypothesis changes old ones instead of drawing new ones
 SHORT = range(3)  # the rounds that CI runs
@@ -40,8 +44,8 @@ def hold(prop: Property, number: int) -> None:
         try:
             prop.check(case)
         except Exception as error:
+            error.add_note(f"{case.spec.text}\n{case.batch}")  # as it came, before it is made smaller
             shrink(prop, number)
-            error.add_note(f"{case.spec.text}\n{case.batch}")  # it passed when drawn again: shown as it came
             raise
 
 
