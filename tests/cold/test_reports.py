@@ -157,6 +157,6 @@ def test_attention_to_a_sound_is_counted_over_the_frames_that_strides_leave() ->
     decoder = {"input": {"kind": "tokens", "vocab_size": 5, "d_model": 4}}
     decoder["layers"] = [{"kind": "gru", "hidden_size": 4, "attend": {"from": "encoder", "score": "general"}}]
     encoder = {"input": sound, "layers": [{"kind": "gru", "hidden_size": 4}]}
-    graph = build(load({"seqspec": 1, "name": "x", "encoder": encoder, "decoder": decoder}))
-    flops = [summarise(graph, batch=1, time=1, source_time=frames).flops for frames in (7, 8, 9)]
+    spec = {"seqspec": 1, "name": "x", "encoder": encoder, "decoder": decoder}
+    flops = [seqspec.report(spec, time=1, source_time=frames).flops for frames in (7, 8, 9)]
     assert flops[0] == flops[1] < flops[2]
