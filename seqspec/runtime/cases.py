@@ -34,10 +34,10 @@ class Handed:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences as calls take them. `real` is [B, T] of all chunks together, `encoder_real` of what is read once.
+    """Sequences as calls take them. `real` is [B, T] of all chunks together, `encoder_real` of what an encoder reads.
 
-    `in_front` holds True where what is read once is sound, False where the rest is: what its frames become stands in
-    front of padding, wherever that was.
+    `in_front` holds True where that is sound, False where the rest is: what its frames become stands in front of
+    padding, wherever that was.
     """
 
     calls: tuple[Mapping[str, Array], ...]
@@ -57,12 +57,12 @@ class Cases:
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask}
         self.ports = [p for p in signature.inputs if p.name not in self.masks and not p.name.endswith("position_ids")]
         self.prefixed = any(p.dtype != "float" and not timed(p) for p in self.ports)
-        length, encoder = self._length(LENGTH, once=False), self._length(ENCODER_LENGTH, once=True)
+        length, encoder = self._length(LENGTH, source=False), self._length(ENCODER_LENGTH, source=True)
         self.lengths = (length, max(1, length - 4), 1)
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
         pairs = zip(self.lengths, self.encoder_lengths, strict=True)
         # arrays [T, …] by input, without padding; an encoder's have a length of their own
-        self.sequences = [{p.name: self.draw(p, e if p.once else t) for p in self.ports} for t, e in pairs]
+        self.sequences = [{p.name: self.draw(p, e if of_encoder(p) else t) for p in self.ports} for t, e in pairs]
 
     def alone(self) -> Iterator[Handed]:
         """Each sequence by itself."""
@@ -100,17 +100,17 @@ class Cases:
             parts = [sequence[port.name] for sequence in chosen]
             arrays[port.name] = self._padded(port, parts, way.left)
             if timed(port):
-                real[port.once] = _real([part.shape[time_axis(port) - 1] for part in parts], way.left)
+                real[of_encoder(port)] = _real([part.shape[time_axis(port) - 1] for part in parts], way.left)
         if way.masked:
-            once = {port.name: port.once for port in self.ports}
-            arrays |= {mask: real[once[of]].astype(np.int64) for mask, of in self.masks.items() if of in once}
+            sides = {port.name: of_encoder(port) for port in self.ports}
+            arrays |= {mask: real[sides[of]].astype(np.int64) for mask, of in self.masks.items() if of in sides}
         real.setdefault(False, np.ones((len(chosen), 1), bool))  # an image has one time
         chunks = way.chunks or (real[False].shape[1],)
-        sounds = frozenset(p.once for p in self.ports if p.dtype == "float" and timed(p) and time_axis(p) > 1)
+        sounds = frozenset(of_encoder(p) for p in self.ports if p.dtype == "float" and timed(p) and time_axis(p) > 1)
         return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1], sounds)
 
     def _calls(self, arrays: Mapping[str, Array], chunks: tuple[int, ...]) -> Iterator[dict[str, Array]]:
-        once = {p.name for p in self.ports if p.once or not timed(p)}
+        once = {p.name for p in self.ports if of_encoder(p) or not timed(p)}
         once |= {mask for mask, of in self.masks.items() if of in once}
         axes = {p.name: time_axis(p) for p in self.ports if p.name not in once}
         looking = {p.name for p in self.ports if PAST in _symbols(p.shape[2:])}  # at keys, the past's included
@@ -151,8 +151,9 @@ class Cases:
         cuts = np.flatnonzero(self.random.random(length - 1) < 0.4) + 1
         return tuple(int(n) for n in np.diff([0, *cuts, length]))
 
-    def _length(self, wanted: int, *, once: bool) -> int:
-        limits = [f.max_length for p in self.ports if p.once == once and (f := self.facts.get(p.name)) and f.max_length]
+    def _length(self, wanted: int, *, source: bool) -> int:
+        ports = [p for p in self.ports if of_encoder(p) == source]
+        limits = [f.max_length for p in ports if (f := self.facts.get(p.name)) and f.max_length]
         return min([wanted, *limits])
 
 
@@ -160,6 +161,12 @@ def timed(port: Port) -> bool:
     """Whether an input has a value for every position; an image and a state to start from have none, nor has a number
     for a row."""
     return bool(_symbols(port.shape[1:]))
+
+
+def of_encoder(port: Port) -> bool:
+    """Whether an input has a length of its own, as what a decoder's encoder reads; on the first call only, where there
+    are more."""
+    return port.once or ENCODER_TIME in _symbols(port.shape)
 
 
 def time_axis(port: Port) -> int:

@@ -139,11 +139,11 @@ def _real(array: Array, shape: Shape, batch: Batch, row: int) -> Array:
     """The real positions of one row along its axes of time."""
     for axis, size in enumerate(shape):
         found = names(size)
-        once = ENCODER_TIME in found
-        real = batch.encoder_real if once else batch.real if found & {TIME, PAST} else None
+        source = ENCODER_TIME in found
+        real = batch.encoder_real if source else batch.real if found & {TIME, PAST} else None
         if real is None:
             continue
-        if once in batch.in_front:
+        if source in batch.in_front:
             count = int(real[row].sum())
             array = array.take(range(evaluate(size, {TIME: count, PAST: 0, ENCODER_TIME: count})), axis)
         else:
