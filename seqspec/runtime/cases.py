@@ -53,7 +53,10 @@ class Cases:
 
     def __init__(self, signature: Signature, facts: Mapping[str, Facts], dtype: Any, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
-        self.facts, self.dtype, self.stateful = facts, dtype, any(not s.held for s in signature.states)
+        self.facts, self.dtype = facts, dtype
+        # of what remembers which tokens were real and nothing else, a file's mask says so
+        looks_back = any(PAST in _symbols(p.shape) for p in signature.inputs)
+        self.stateful = looks_back or any(not s.held for s in signature.states)
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask}
         self.ports = [p for p in signature.inputs if p.name not in self.masks and not p.name.endswith("position_ids")]
         self.prefixed = any(p.dtype != "float" and not timed(p) for p in self.ports)

@@ -109,7 +109,7 @@ class Session:
         Optional inputs may be left out: a mask is read off `pad_id`, token types are zeros. A mask is [B, T], or
         [B, P + T] with the past. With a state, what is read on the first call only may be left out and is not read.
         """
-        if state is not None and not self.signature.states:
+        if state is not None and not self.state_names:
             raise RuntimeFault("SEQ512", "a state is given, and the model has none", "leave it out")
         if state is None:
             call = self.call(inputs)
@@ -210,7 +210,7 @@ class Session:
 
     def _next(self, call: Call, past: Mapping[str, Array], outputs: Mapping[str, Array] | None) -> State | None:
         """The state behind a call; where that had no positions, the one before it."""
-        if not self.signature.states:
+        if not self.state_names:
             return None
         mask = {} if call.carried is None else {MASK: call.carried}
         states = self.signature.states

@@ -55,7 +55,7 @@ class SessionStepper:
         self.session, self.facts = session, session.facts
         logits = next((p for p in session.outputs if p.name == "logits"), None)
         moving = logits is not None and logits.shape[1:2] in ((dim(TIME),), (1,)) and len(logits.shape) == 3
-        if not moving or not session.signature.states:
+        if not moving or not session.state_names:
             raise _cannot(p.name for p in session.outputs)
         self.two_stacks = any(p.name == "decoder_input_ids" for p in session.inputs)
 

@@ -79,7 +79,10 @@ def the_future_is_not_seen(case: Case) -> float | None:
         return None
     side, changed = case.batch.last, dict(case.batch.inputs)
     data = next(n for n in (f"{side.prefix}input_ids", f"{side.prefix}features") if n in changed)
-    future = changed[data][::-1, cut:][:, ::-1] * data.endswith("ids")
+    before, future = changed[data][:, cut:], changed[data][::-1, cut:][:, ::-1] * data.endswith("ids")
+    if side.by_ids:  # what is padding stays so: rows are packed by length, and another order of rows rounds otherwise
+        pad_id = case.spec.model.resolved().stacks[case.spec.model.last].input.pad_id
+        future = np.where((before == pad_id) | (future == pad_id), before, future)
     changed[data] = np.concatenate([changed[data][:, :cut], future], 1)
     if data.endswith("features"):
         changed[data][:, cut:] += 1.0

@@ -217,3 +217,25 @@ def test_nan_at_padding_reaches_nothing(compiled: Get) -> None:
     clean = model.session.run(given | {"attention_mask": mask})["logits"]
     given["features"][0, 4:] = np.nan
     np.testing.assert_array_equal(model.session.run(given | {"attention_mask": mask})["logits"], clean)
+
+
+def test_what_was_real_is_carried_where_nothing_else_is(tmp_path: Path) -> None:
+    """Positions count real tokens, also where no layer looks back."""
+    text = """
+        seqspec: 1
+        name: counting
+        encoder:
+          input: {kind: tokens, vocab_size: 9, pad_id: 1, d_model: 4}
+          position: {kind: learned, max_length: 8}
+          layers: [{block: [{kind: ffn, d_ff: 3}]}]
+        head: {kind: masked_lm}"""
+    session = seqspec.Session(seqspec.to_onnx(text, tmp_path / "out", seed=1))
+    ids = np.array([[2, 1, 3, 4, 5]])
+    whole = session.run({"input_ids": ids})
+    state, parts = None, []
+    for start, stop in ((0, 2), (2, 3), (3, 5)):
+        made = session.run({"input_ids": ids[:, start:stop]}, state)
+        state = made.state
+        parts.append(made["logits"])
+    np.testing.assert_array_equal(np.concatenate(parts, 1), whole["logits"])
+    np.testing.assert_array_equal(state["past_state.attention_mask"], ids != 1)

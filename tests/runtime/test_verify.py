@@ -221,3 +221,51 @@ def test_inputs_of_masks_are_handed_in_every_way(stack: str, mask: str, names: s
     folder = seqspec.to_onnx(text, tmp_path / "out")
     assert {p.name for p in seqspec.Session(folder).inputs} == {"input_ids", "attention_mask"} | names
     assert verify(folder, seed=3).passed
+
+
+@pytest.mark.parametrize("source", ["{kind: tokens, vocab_size: 9, d_model: 4}", "{kind: audio, mel_bins: 3, FRONT}"])
+def test_an_encoder_has_a_length_of_its_own_where_no_state_says_so(source: str, tmp_path: Path) -> None:
+    """A pooled head reads all of time, so that there is one call, and both stacks are read in it."""
+    text = f"""
+        seqspec: 1
+        name: pooled
+        encoder:
+          input: {source.replace("FRONT", "convolutions: [{channels: 4, kernel: 3, stride: 2}]")}
+          layers: [{{kind: gru, hidden_size: 4}}]
+        decoder:
+          input: {{kind: tokens, vocab_size: 9, d_model: 4}}
+          layers: [{{kind: gru, hidden_size: 4, attend: {{from: encoder, return_weights: true}}}}]
+        head: {{kind: embedding, pool: max}}"""
+    folder = seqspec.to_onnx(text, tmp_path / "out")
+    result = verify(folder, seed=3)
+    assert result.passed
+    assert "padded left" in {d.way for d in result.differences if d.name == "attentions.0"}
+
+
+AMPLIFYING = """
+    seqspec: 1
+    name: tiny
+    decoder:
+      input: {kind: tokens, vocab_size: 7, pad_id: 0}
+      d_model: 2
+      position: sinusoidal
+      norm: {kind: layernorm, eps: 1.0e-12}
+      layers: [{repeat: 3, block: [{kind: attention, heads: 1}, {kind: ffn, d_ff: 3}]}]
+    head: {kind: lm}"""
+
+
+@pytest.mark.parametrize("seed", [32, 37])
+def test_roundings_that_the_weights_amplify_are_no_fault(seed: int, tmp_path: Path) -> None:
+    """A norm over two channels nearly equal amplifies; what float32 costs is asked of models beside this one, too."""
+    random = np.random.default_rng(seed)
+    params = seqspec.build(seqspec.load(AMPLIFYING)).root.params
+    weights = {p.name: random.standard_normal([int(str(n)) for n in p.shape]).astype(np.float32) for p in params}
+    folder = seqspec.to_onnx(AMPLIFYING, tmp_path / "out", weights=weights)
+    right = verify(folder, weights=weights)
+    assert right.passed
+    assert max(right.limits.values()) < 1e-4
+    # weights that are off by one part in ten thousand are told from that all the same
+    for name in ("decoder.layers.1.attention.v_proj.weight", "decoder.layers.2.attention.k_proj.weight", "head.weight"):
+        wrong = verify(folder, weights=weights | {name: weights[name] * np.float32([1, 1 + 1e-4])})
+        assert not wrong.passed, name
+        assert max(wrong.limits.values()) < 1e-4
