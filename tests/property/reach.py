@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from seqspec.components.attention import SelfAttention
 from seqspec.components.audio import Audio
-from seqspec.components.blocks import Parallel, Single, Sublayer, name_of, opened
+from seqspec.components.biases import RelativeBias
 from seqspec.components.bridge import Bridge, Learned
 from seqspec.components.efficient import LinearAttention, LowRankAttention
 from seqspec.components.image import Image
-from seqspec.components.positions import RelativeBias
+from seqspec.components.parallel import Parallel
 from seqspec.components.recurrent import Recurrent
 from seqspec.components.stack import Stack
+from seqspec.components.sublayers import Single, Sublayer
 from seqspec.ops.pairs import seen
 
 LENGTH = 6
@@ -54,7 +55,7 @@ def idle(name: str, stack: Stack, pooled: str | None) -> Iterator[Idle]:
             yield Idle(scope)
         for sublayer in reversed(layer.block):
             yield from _unscored(scope, sublayer, read, total)
-            tables = [s for _, s in opened([sublayer]) if _has_table(s)]
+            tables = [s for _, s in sublayer.opened() if _has_table(s)]
             unscored |= not all(any(len(_keys(s, q, total)) > 1 for q in read) for s in tables)
             read = _before(sublayer, read, total)
     if unscored:  # a table may be of this attention alone
@@ -117,10 +118,10 @@ def _unscored(scope: str, sublayer: Sublayer, read: Read, total: int) -> Iterato
     """What no score depends on, and what nothing comes out of."""
     if isinstance(sublayer, Parallel):
         for inner in sublayer.block:
-            yield from _unscored(f"{scope}{name_of(sublayer)}.", inner, read, total)
+            yield from _unscored(f"{scope}{sublayer.called}.", inner, read, total)
         return
     most = max((len(_weighed(sublayer, query, total)) for query in read), default=0)
-    own = name_of(sublayer)
+    own = sublayer.called
     if most == 0:
         yield from (Idle(f"{scope}{part}.") for part in (own, f"{own}_norm", f"post_{own}_norm"))
     elif most == 1 and sublayer.kind != "ffn":

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
 from .case import Case, cases
@@ -16,6 +18,7 @@ providers._get_local_constants = lambda: providers._local_constants
 
 ROUND = 10  # beyond ten valid examples hypothesis changes old ones instead of drawing new ones
 SHORT = range(3)  # the rounds that CI runs
+T = TypeVar("T")
 Check = Callable[[Case], float | None]
 
 
@@ -34,8 +37,16 @@ class Property:
 def examples(number: int) -> tuple[Case, ...]:
     """The cases of one round."""
     found: list[Case] = []
-    _run(number, found.append, Phase.generate)
+    _run(number, found.append, cases(), Phase.generate)
     return tuple(found)
+
+
+def values(strategy: st.SearchStrategy[T], rounds: int) -> list[T]:
+    """What a strategy draws in so many rounds."""
+    found: list[T] = []
+    for number in range(rounds):
+        _run(number, found.append, strategy, Phase.generate)
+    return found
 
 
 def hold(prop: Property, number: int) -> None:
@@ -55,10 +66,10 @@ def shrink(prop: Property, number: int) -> None:
     def check(case: Case) -> None:
         prop.check(case)
 
-    _run(number, check, Phase.generate, Phase.shrink)
+    _run(number, check, cases(), Phase.generate, Phase.shrink)
 
 
-def _run(number: int, check: Callable[[Case], None], *phases: Phase) -> None:
+def _run(number: int, check: Callable[[T], None], strategy: st.SearchStrategy[T], *phases: Phase) -> None:
     @seed(number)
     @settings(
         max_examples=ROUND,
@@ -68,8 +79,8 @@ def _run(number: int, check: Callable[[Case], None], *phases: Phase) -> None:
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
     )
-    @given(cases())
-    def run(case: Case) -> None:
+    @given(strategy)
+    def run(case: T) -> None:
         check(case)
 
     run()
