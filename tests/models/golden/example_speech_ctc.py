@@ -80,13 +80,15 @@ def recomputed(layers):
 def ctc_loss(logits, labels, mask, blank_id):
     """-log of the probability of labels[B, L], over its length, at the real frames of logits[B, T, V]: the mean.
 
-    Labels that are -100 are left out. A row that is too short for its labels counts as 0.
+    Those are in the last T columns of mask[B, S]. Labels that are -100 are left out. A row that is too short for its
+    labels counts as 0.
     """
     if labels.dim() != 2 or len(labels) != len(logits):
         raise ValueError(f"labels are {list(labels.shape)}, one row for each of the {len(logits)} of the logits")
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     lengths = torch.full((len(scores),), scores.size(1), device=scores.device)
     if mask is not None:
+        mask = mask[:, mask.size(1) - scores.size(1) :]
         order = (~mask).byte().argsort(dim=1, stable=True)
         scores, lengths = scores.gather(1, order[..., None].expand_as(scores)), mask.sum(1)
     counts = labels != -100
