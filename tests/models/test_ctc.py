@@ -121,6 +121,14 @@ def test_it_learns_to_hear(tmp_path: Path) -> None:
     frames, mask, _, texts = sounds(20, 1000)
     heard = transcribe(session, {"input_features": frames, "attention_mask": mask})
     assert sum(list(row) == text for row, text in zip(heard, texts, strict=True)) >= 18
+    given = {"input_features": frames, "attention_mask": mask}
+    for one, other in zip(transcribe(model, given, blank_id=3), heard, strict=True):
+        assert list(one) == list(other)
+    assert model.training  # as it was
+    with pytest.raises(RuntimeFault, match="blank_id"):
+        transcribe(model, given)
+    with pytest.raises(RuntimeFault, match="blank_id"):
+        transcribe(session, given, blank_id=2)
 
 
 def test_only_a_ctc_head_is_read_so(tmp_path: Path) -> None:
@@ -128,3 +136,5 @@ def test_only_a_ctc_head_is_read_so(tmp_path: Path) -> None:
     session = seqspec.Session(seqspec.to_onnx(other, tmp_path / "out"))
     with pytest.raises(RuntimeFault, match="ctc"):
         transcribe(session, {"input_features": np.zeros((1, 5, 6), np.float32)})
+    with pytest.raises(RuntimeFault, match="ctc"):
+        transcribe(seqspec.to_torch(other), {"input_features": np.zeros((1, 5, 6), np.float32)}, blank_id=0)
