@@ -18,6 +18,8 @@ import pytest
 import yaml
 
 import seqspec
+from seqspec.diagnostics import CODES
+from seqspec.diagnostics import page as errors
 from seqspec.ops.base import Op
 from seqspec.spec.dump import resolved
 from seqspec.spec.reference import GROUPS, Group, markdown, ungrouped
@@ -32,6 +34,15 @@ PAGES += sorted((ROOT / "examples").rglob("*.md"))
 def test_the_page_of_keys_is_up_to_date() -> None:
     stored = (ROOT / "docs/keys.md").read_text()
     assert stored == markdown(), "run `seqspec schema --format markdown > docs/keys.md`"
+
+
+def test_the_page_of_errors_is_up_to_date() -> None:
+    stored = (ROOT / "docs/errors.md").read_text()
+    assert stored == errors.markdown(), "run `python -m seqspec.diagnostics.page > docs/errors.md`"
+    rows = re.findall(r'^\| <a id="seq(\d+)"></a>', stored, re.MULTILINE)
+    assert [f"SEQ{number}" for number in rows] == list(CODES), "every code has a line, under the title of its hundred"
+    unescaped = (re.sub(r"`[^`]*`|\\\\\|", "", row) for row in stored.splitlines() if row.startswith("| <a"))
+    assert {row.count("|") for row in unescaped} == {5}
 
 
 def test_every_class_has_a_group() -> None:

@@ -91,7 +91,7 @@ def until(rows: list[list[int]], end: int) -> list[list[int]]:
 # onnxruntime-genai
 
 
-def _genai() -> str:
+def genai_python() -> str:
     """A Python that has it: this one, or another, since it brings an onnxruntime of its own."""
     if find_spec("onnxruntime_genai"):
         return sys.executable
@@ -111,7 +111,7 @@ def test_genai_generates_our_ids(folders: dict[str, Path]) -> None:
     behind = {"folder": str(folders["padded"]), "prompts": [PROMPTS[0], [9, 8, 7, 0, 0]], "count": COUNT}
     asked.append(behind)
     wanted.append(ours(folders["padded"], behind["prompts"], [[1] * 5, [1, 1, 1, 0, 0]]))
-    done = _run([_genai(), str(PROGRAMS / "genai_generate.py")], asked)
+    done = _run([genai_python(), str(PROGRAMS / "genai_generate.py")], asked)
     for request, made, right in zip(asked, done, wanted, strict=True):
         assert until(made, 0) == until(right, 0), request
         assert any(until(right, 0)), request
@@ -151,7 +151,7 @@ def test_values_of_another_width_are_refused(tmp_path: Path) -> None:
 # Transformers.js
 
 
-def _node_modules() -> Path:
+def node_modules() -> Path:
     folder = Path(os.environ.get("SEQSPEC_NODE_MODULES", ""))
     if not shutil.which("node") or not (folder / "@huggingface" / "transformers").is_dir():
         pytest.skip("Transformers.js is not here: SEQSPEC_NODE_MODULES names a node_modules that has it, beside Node")
@@ -161,7 +161,7 @@ def _node_modules() -> Path:
 def test_transformers_js_generates_our_ids(folders: dict[str, Path]) -> None:
     masks = [[1] * 5, [0, 0, 1, 1, 1], [0, 1, 1, 1, 1]]
     asked = [{"folder": str(f), "prompts": PROMPTS, "masks": masks, "count": COUNT} for f in folders.values()]
-    done = _run(["node", str(PROGRAMS / "transformers_js_generate.mjs"), str(_node_modules())], asked)
+    done = _run(["node", str(PROGRAMS / "transformers_js_generate.mjs"), str(node_modules())], asked)
     for request, made in zip(asked, done, strict=True):
         assert made == ours(Path(request["folder"]), PROMPTS, request["masks"]), request
 
