@@ -110,8 +110,15 @@ def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[
     for name in names(folder):
         _sync(folder / name)
         files[name] = known.get(name) or record(folder / name)
-    text = json.dumps({"seqspec": SCHEMA, **manifest, "files": files}, indent=2, ensure_ascii=False)
+    whole = {"seqspec": SCHEMA, **manifest, "files": files}
+    text = json.dumps(whole | {"sha256": digest(whole)}, indent=2, ensure_ascii=False)
     write(folder / MANIFEST, (text + "\n").encode())
+
+
+def digest(manifest: Mapping[str, Any]) -> str:
+    """The SHA-256 of what a manifest says, in its order, whatever lies between; it stands in the manifest itself."""
+    said = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
 
 
 def names(folder: Path) -> list[str]:

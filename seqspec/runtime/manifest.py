@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from seqspec.backends.directory import MANIFEST, SCHEMA, record
+from seqspec.backends.directory import MANIFEST, SCHEMA, digest, record
 from seqspec.diagnostics import RuntimeFault
 from seqspec.graph.signature import Signature
 from seqspec.runtime.facts import Facts
+from seqspec.runtime.manifest_schema import problem
 
 _AGAIN = "compile the spec again"
 _OPTIONS = ("target", "dtype", "logits", "quantize")
@@ -49,16 +50,18 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a folder whose files have the sizes and hashes it says."""
+    """The manifest of a folder, where it is what was written and its files have the sizes and hashes it says."""
     data = _load(folder)
     if data.get("seqspec") != SCHEMA:
         text = f"its manifest is version {data.get('seqspec')!r}; this release reads {SCHEMA}"
         raise RuntimeFault("SEQ508", text, _AGAIN, str(folder / MANIFEST))
-    try:
-        _check_files(folder, data["files"])
-        return _manifest(folder, data)
-    except (KeyError, TypeError, ValueError, AttributeError, SyntaxError) as error:
-        raise _damaged(folder / MANIFEST, f"it is no manifest of seqspec: {error!r}") from None
+    wrong = problem(data)
+    if wrong is not None:
+        raise damaged(folder / MANIFEST, wrong)
+    if digest(data) != data["sha256"]:
+        raise damaged(folder / MANIFEST, "it is not what was written (its own SHA-256 differs)")
+    _check_files(folder, data["files"])
+    return _manifest(folder, data)
 
 
 def _load(folder: Path) -> dict[str, Any]:
@@ -71,11 +74,11 @@ def _load(folder: Path) -> dict[str, Any]:
         what = f"it holds no {MANIFEST}" if folder.is_dir() else "there is no such folder"
         raise RuntimeFault("SEQ507", f"{folder} is no compiled model: {what}", file=str(folder)) from None
     except OSError as error:
-        raise _damaged(file, f"it cannot be read: {error.strerror}") from None
+        raise damaged(file, f"it cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise _damaged(file, "it is not JSON") from None
+        raise damaged(file, "it is not JSON") from None
     if not isinstance(data, dict):
-        raise _damaged(file, "it is no manifest of seqspec")
+        raise damaged(file, "it is no manifest of seqspec")
     return data
 
 
@@ -92,9 +95,6 @@ def _no_folder(file: Path) -> RuntimeFault:
 
 def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
     graphs = {role: folder / name for role, name in data["graphs"].items()}
-    unknown = [name for name in data["graphs"].values() if name not in data["files"]]
-    if unknown:
-        raise ValueError(f"{unknown[0]} is not among its files")
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
     signature = Signature.from_json(data["signature"])
     options, in_place = {name: data[name] for name in _OPTIONS if name in data}, bool(data.get("in_place"))
@@ -108,17 +108,16 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     """Sizes first: a file cut short is found before anything is hashed."""
     for name, wanted in files.items():
-        if PurePosixPath(name).is_absolute() or not name or {".", "..", ""} & set(name.split("/")) or "\\" in name:
-            raise ValueError(f"{name!r} is no file of this folder")
         file = folder / name
         if not file.is_file():
-            raise _damaged(file, "it is missing")
+            raise damaged(file, "it is missing")
         if file.stat().st_size != wanted["size"]:
-            raise _damaged(file, f"it has {file.stat().st_size} bytes instead of {wanted['size']}")
+            raise damaged(file, f"it has {file.stat().st_size} bytes instead of {wanted['size']}")
     for name, wanted in files.items():
         if record(folder / name)["sha256"] != wanted["sha256"]:
-            raise _damaged(folder / name, "its content is not what was written (SHA-256 differs)")
+            raise damaged(folder / name, "its content is not what was written (SHA-256 differs)")
 
 
-def _damaged(file: Path, what: str) -> RuntimeFault:
+def damaged(file: Path, what: str) -> RuntimeFault:
+    """The fault of a file that is not what was written."""
     return RuntimeFault("SEQ507", f"{file.name} is damaged: {what}", _AGAIN, str(file))

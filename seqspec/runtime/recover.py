@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,7 +67,7 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
     probe = weights if isinstance(weights, _Probe) else None
     fresh = export(graph, weights, **{**manifest.options, **({"dtype": "float32"} if probe else {})})
     for role, file in manifest.graphs.items():
-        written = ir.load(file).graph.initializers
+        written = _initializers(file)
         for name, value in fresh[role].graph.initializers.items():
             lazy = value.const_value
             if not isinstance(lazy, ir.LazyTensor) or id(lazy) in seen:
@@ -87,6 +88,20 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
                     yield Stored(str(name), array, joined, sources)
             elif str(name).removesuffix(".scales") not in written or not str(name).endswith(".scales"):
                 yield Stored(str(name), held.numpy(), lazy, sources)
+
+
+def _initializers(file: Path) -> Mapping[str, ir.Value]:
+    """Those of a file. Where its weights are a link, as in caches and sandboxes, what that leads to: it is hashed."""
+    found = ir.load(file).graph.initializers
+    for value in found.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            real = Path(tensor.path).resolve()
+            value.const_value = ir.ExternalTensor(
+                real.name, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=str(value.name),
+                base_dir=real.parent,
+            )  # fmt: skip
+    return found
 
 
 def _restored(stored: Array, scales: Array, manifest: Manifest, inputs: int) -> Array:

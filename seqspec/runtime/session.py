@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from seqspec.backends.directory import MANIFEST
 from seqspec.diagnostics import RuntimeFault, arguments
 from seqspec.graph.dims import BATCH, PAST, TIME, evaluate, names
 from seqspec.graph.signature import Carried, Port
 from seqspec.runtime import providers as execution
 from seqspec.runtime import state as states
+from seqspec.runtime.agreement import disagreement
 from seqspec.runtime.inputs import Call, check_names, past_shape
-from seqspec.runtime.manifest import read
+from seqspec.runtime.manifest import damaged, read
 from seqspec.runtime.state import MASK, Array, State
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class Session:
         self.dtype = np.dtype(_numpy_name(manifest.dtype))
         chosen = execution.chosen(providers, manifest.target)
         self._graphs = {role: execution.open_session(f, chosen, settings) for role, f in manifest.graphs.items()}
+        wrong = disagreement(manifest.signature, manifest.dtype, self._graphs)
+        if wrong is not None:
+            raise damaged(manifest.folder / MANIFEST, wrong)
         self._last = self._graphs[list(self._graphs)[-1]]
         self._taken = {i.name for graph in self._graphs.values() for i in graph.get_inputs()}
         self._taken |= {port.name for port in self.signature.inputs if port.starts}

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from small_targets import EXAMPLES, GENERATING, SMALL, Compiled, fault, random_weights, spec
+from small_targets import EXAMPLES, GENERATING, SMALL, Compiled, fault, inputs, random_weights, spec
 
 import seqspec
 from seqspec import api
-from seqspec.backends.directory import record
+from seqspec.backends.directory import digest, record
 from seqspec.runtime import verify as verifying
 from seqspec.runtime.manifest import read
 from seqspec.runtime.recover import recover
@@ -30,6 +30,7 @@ def reseal(folder: Path) -> None:
     file = folder / "seqspec.json"
     manifest = json.loads(file.read_text())
     manifest["files"] = {name: record(folder / name) for name in manifest["files"]}
+    manifest["sha256"] = digest(manifest)
     file.write_text(json.dumps(manifest))
 
 
@@ -269,3 +270,19 @@ def test_roundings_that_the_weights_amplify_are_no_fault(seed: int, tmp_path: Pa
         wrong = verify(folder, weights=weights | {name: weights[name] * np.float32([1, 1 + 1e-4])})
         assert not wrong.passed, name
         assert max(wrong.limits.values()) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["gpt2", "nmt-luong"])
+def test_files_that_are_links(compiled: Get, tmp_path: Path, name: str) -> None:
+    """As in the cache of a hub: a folder of links to files that are called after their hashes."""
+    store, folder = tmp_path / "blobs", tmp_path / "snapshots" / "main"
+    store.mkdir()
+    folder.mkdir(parents=True)
+    for number, file in enumerate(sorted(compiled(name).folder.iterdir())):
+        shutil.copy(file, store / f"blob{number}")
+        (folder / file.name).symlink_to(Path("../../blobs") / f"blob{number}")
+    assert seqspec.verify(folder).passed
+    given = inputs(name, np.random.default_rng(0), 2, 3, 4)
+    got, want = seqspec.Session(folder).run(given), compiled(name).session.run(given)
+    for output in want:
+        np.testing.assert_array_equal(got[output], want[output])

@@ -38,7 +38,8 @@ RUNTIME: dict[str, Code] = {
     "SEQ507": Code(
         "corrupt-artefact",
         "The compiled model is damaged or incomplete.",
-        "A file is missing, or its content differs from the hash in `seqspec.json`. Compile it again.",
+        "A file is missing, its content differs from the hash in `seqspec.json`, or that file itself is not what was "
+        "written. Nothing in a compiled folder is meant to be edited. Compile it again.",
     ),
     "SEQ508": Code(
         "artefact-version",
