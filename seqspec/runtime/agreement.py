@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from seqspec.graph.dims import PAST, TIME, TOTAL, Shape, Size, dim
+from seqspec.graph.dims import PAST, TIME, TOTAL, Shape, Size, dim, show
 from seqspec.graph.signature import Signature
 
 _ELEMENTS = {"float32": "float", "float16": "float16", "bfloat16": "bfloat16", "int64": "int64", "int32": "int32"}
@@ -16,7 +16,8 @@ class _Told(NamedTuple):
     dtype: str
 
 
-_Wanted = dict[str, _Told | None]  # None where only the name is compared
+# None where only the name is compared: a present has another length in time than its past
+_Wanted = dict[str, _Told | None]
 
 
 def disagreement(signature: Signature, dtype: str, graphs: Mapping[str, Any]) -> str | None:
@@ -31,10 +32,10 @@ def disagreement(signature: Signature, dtype: str, graphs: Mapping[str, Any]) ->
     outputs: _Wanted = {port.name: _Told(port.shape, port.dtype) for port in signature.outputs}
     carried: _Wanted = {state.present: None for state in signature.states if not state.held}
     found = list(_differing(last.get_inputs(), ports | pasts, dtype))
-    found += _differing(last.get_outputs(), outputs | carried, dtype)
+    found += _differing(last.get_outputs(), outputs | carried, dtype, given=True)
     for session in early:
         found += _differing(session.get_inputs(), ports, dtype)
-        found += _differing(session.get_outputs(), held | carried, dtype)
+        found += _differing(session.get_outputs(), held | carried, dtype, given=True)
     taken = {value.name for session in graphs.values() for value in session.get_inputs()}
     given = {value.name for value in last.get_outputs()}
     begun = {value.name for session in early for value in session.get_outputs()}
@@ -44,25 +45,26 @@ def disagreement(signature: Signature, dtype: str, graphs: Mapping[str, Any]) ->
     return next(iter(found), None)
 
 
-def _differing(values: list[Any], told: _Wanted, dtype: str) -> Iterator[str]:
+def _differing(values: list[Any], told: _Wanted, dtype: str, *, given: bool = False) -> Iterator[str]:
     for value in values:
         if value.name not in told:
             yield f"a file has `{value.name}`, which is not in the signature"
             continue
         wanted = told[value.name]
-        if wanted is None:  # a present has another length in time than its past
+        if wanted is None:
             continue
         element = dtype if wanted.dtype == "float" else wanted.dtype
         if value.type != f"tensor({_ELEMENTS.get(element, element)})":
             yield f"`{value.name}` is {value.type} in the file, and {element} in the signature"
-        if not _same(value.shape, wanted.shape):
-            yield f"`{value.name}` is {value.shape} in the file, and {list(map(str, wanted.shape))} in the signature"
+        if not _same(value.shape, wanted.shape, given=given):
+            yield f"`{value.name}` is {value.shape} in the file, and {show(wanted.shape)} in the signature"
 
 
-def _same(seen: list[int | str | None], told: Shape) -> bool:
-    """What a file leaves open fits anything."""
-    pairs = zip(seen, map(_name, told), strict=False)
-    return len(seen) == len(told) and all(size is None or size == name for size, name in pairs)
+def _same(seen: list[int | str | None], told: Shape, *, given: bool) -> bool:
+    """What is left open fits anything; of an output, onnxruntime says numbers of its own where a file has names."""
+    pairs = [(size, _name(wanted)) for size, wanted in zip(seen, told, strict=False)]
+    fits = (size is None or size == name or (given and type(size) is not type(name)) for size, name in pairs)
+    return len(seen) == len(told) and all(fits)
 
 
 def _name(size: Size) -> int | str:

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from seqspec.diagnostics import format_path
-from seqspec.graph.dims import PAST, names, parse
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names, parse
 from seqspec.graph.types import DType
 from seqspec.passes.forms import Target
 from seqspec.passes.options import Logits, Quantize
 
 _LONGEST_SIZE = 200
+_NAMES = {BATCH, TIME, PAST, ENCODER_TIME}
 _ROLES = ({"model"}, {"encoder", "decoder"}, {"initial", "model"})
 
 
@@ -24,7 +25,7 @@ def _size(text: str) -> str:
         size = parse(text) if len(text) <= _LONGEST_SIZE else None
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
         size = None
-    if size is None or str(size) != text or (isinstance(size, int) and size < 0):
+    if size is None or str(size) != text or (isinstance(size, int) and size < 0) or not names(size) <= _NAMES:
         raise ValueError(f"{text[:_LONGEST_SIZE]!r} is no size")
     return text
 

@@ -127,7 +127,8 @@ def test_changes_that_are_signed(folder: Callable[[str], tuple[Path, dict[str, A
         code = opened(place, changed | {"sha256": digest(changed)}, name)
         assert code == "" or code.startswith("SEQ5"), (where, code)
         fine += code == ""
-        if where[0] == "signature" and {*where} & {*compared}:
+        shown = where[:2] == ("signature", "outputs") and "shape" in where  # which onnxruntime infers anew
+        if where[0] == "signature" and {*where} & {*compared} and not shown:
             # what `float` is in this model
             same = found(data, where)[1] == "float" and found(changed, where[:-1])[1].get("dtype") == "float32"
             assert code == ("" if same else "SEQ507"), where
