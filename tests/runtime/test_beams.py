@@ -15,7 +15,9 @@ from small_targets import GENERATING, SPLIT, Array, Compiled, fault
 
 import seqspec
 from seqspec.importers import import_model
+from seqspec.runtime import steppers
 from seqspec.runtime.beams import Beams
+from seqspec.runtime.carrying import Copying
 from seqspec.runtime.generate import generate
 from seqspec.runtime.options import Decoding
 from seqspec.runtime.prompt import read
@@ -133,6 +135,16 @@ def test_rows_of_a_batch_are_searched_alone(compiled: Get, name: str) -> None:
         alone = model.session.generate(row, **asked)
         assert alone.tolist() == texts_of_row[:, : alone.shape[1]].tolist()
         assert (texts_of_row[:, alone.shape[1] :] == 17).all()
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "nmt-bahdanau", "transformer-base"])
+def test_states_that_are_copied_give_the_same(compiled: Get, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of bfloat16 are, which onnxruntime does not bind."""
+    session, start = compiled(name).session, {"decoder_start_id": 2} if name in SPLIT else {}
+    asked = {"max_new_tokens": 8, "num_beams": 3, "num_return_sequences": 2, "eos_id": 17, **start}
+    want = session.generate([[5, 9, 13, 2], [7]], **asked)
+    monkeypatch.setattr(steppers, "Carrying", lambda session, room: Copying(session))
+    np.testing.assert_array_equal(session.generate([[5, 9, 13, 2], [7]], **asked), want)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "nmt-luong", "transformer-base"])
