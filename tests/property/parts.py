@@ -163,12 +163,14 @@ open_masks = st.one_of(_joined(_open), causal_masks)
 _biases = st.one_of(
     st.booleans(), st.fixed_dictionaries({}, optional=dict.fromkeys(["query", "key", "value", "output"], st.booleans()))
 )
+_scaled = {"init_scale": st.sampled_from([0.5, 2.0])}
 _heads = {
     "scale": st.sampled_from([0.1, 0.5, 1.0]),
     "softcap": st.sampled_from([0.5, 3.0, 30.0]),
     "bias": _biases,
     "dropout": rates,
     "return_weights": st.sampled_from([False, False, True]),
+    **_scaled,
 }
 
 
@@ -200,7 +202,7 @@ def self_attentions(draw: st.DrawFn, width: int, causal: bool, inherited: Any, m
         if widths is not None and draw(st.booleans()):
             fields["qk_norm_place"] = draw(st.sampled_from(["before_rotation", "after_rotation"]))
     if widths is None and draw(st.integers(0, 5)) == 0:
-        fields.pop("bias", None)
+        fields = {k: v for k, v in fields.items() if k not in ("bias", *_scaled)}
         return fields | {"heads": draw(st.sampled_from([n for n in range(1, width + 1) if width % n == 0])), **_BARE}
     fields |= draw(_head_counts(width, widths))
     if own == "rope" and draw(st.booleans()):
@@ -210,7 +212,7 @@ def self_attentions(draw: st.DrawFn, width: int, causal: bool, inherited: Any, m
 
 
 _BARE = {"projections": "none"}
-linear_attentions = _kind("linear_attention", {"bias": _biases})
+linear_attentions = _kind("linear_attention", {"bias": _biases, **_scaled})
 low_rank_attentions = _kind(
     "low_rank_attention", _heads, projected_length=st.integers(1, 4), max_length=st.integers(MAX_TIME, 20)
 )
@@ -237,6 +239,7 @@ feed_forwards = _kind(
         "gated": st.booleans(),
         "bias": st.booleans(),
         "dropout": rates,
+        **_scaled,
     },
     d_ff=st.integers(1, 12),
 )
@@ -272,7 +275,8 @@ def _joined_up(draw: st.DrawFn, sublayers: list[Plain]) -> list[Plain]:
     if count > 1 and draw(st.integers(0, 3)) == 0:
         start = draw(st.integers(0, count - 2))
         stop = draw(st.integers(start + 2, count))
-        several = {"kind": "parallel", "block": sublayers[start:stop]}
+        several: Plain = {"kind": "parallel", "block": sublayers[start:stop]}
+        several |= {"name": "joint"} if draw(st.booleans()) else {}
         sublayers = [*sublayers[:start], several, *sublayers[stop:]]
     if draw(st.integers(0, 4)) == 0:
         draw(st.sampled_from(sublayers))["residual"] = draw(st.sampled_from(["add", "none"]))
@@ -318,6 +322,7 @@ linears = _kind(
         "activation": st.sampled_from(["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]),
         "bias": st.booleans(),
         "repeat": st.integers(1, 2),
+        "name": names,
     },
     size=st.integers(1, 6),
 )

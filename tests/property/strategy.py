@@ -22,7 +22,17 @@ from seqspec.spec.model import Model
 from . import parts
 from .parts import Plain
 
-_HOISTED = ("d_model", "norm", "norm_placement", "final_norm", "bias", "dropout", "residual_scale", "init_scale")
+_HOISTED = (
+    "d_model",
+    "position",
+    "norm",
+    "norm_placement",
+    "final_norm",
+    "bias",
+    "dropout",
+    "residual_scale",
+    "init_scale",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +85,8 @@ def specs(draw: st.DrawFn) -> Spec:
     else:
         data[shape] = draw(stacks(shape))
     if "encoder" in data and "decoder" in data:
-        _share(draw, data)
-    data |= _hoisted(draw, data)
+        share(draw, data)
+    data |= hoisted(draw, data)
     if draw(st.integers(0, 4)) == 0:
         names = draw(st.sampled_from([["a"], ["count", "words"], ["x", "y", "A_1"]]))
         drawn = {name: draw(_head(data)) for name in names}
@@ -300,7 +310,7 @@ def _bridges(draw: st.DrawFn, encoder: Facts, layers: list[Plain], number: int, 
 # ---- around the stacks -------------------------------------------------------------------------------------------
 
 
-def _share(draw: st.DrawFn, data: Plain) -> None:
+def share(draw: st.DrawFn, data: Plain) -> None:
     """Lets one stack read the other's tables, where both read tokens."""
     one, other = draw(st.sampled_from([("encoder", "decoder"), ("encoder", "decoder"), ("decoder", "encoder")]))
     owner, reader = data[one]["input"], data[other]["input"]
@@ -319,7 +329,7 @@ def _width(stack: Plain) -> Any:
     return stack.get("d_model", stack["input"].get("d_model"))
 
 
-def _hoisted(draw: st.DrawFn, data: Plain) -> Plain:
+def hoisted(draw: st.DrawFn, data: Plain) -> Plain:
     """`defaults` with some of what every stack says alike, taken out of the stacks."""
     found = [data[name] for name in ("encoder", "decoder") if name in data]
     defaults: Plain = {}
