@@ -28,7 +28,7 @@ def command(
     form: str,
     overrides: tuple[str, ...],
 ) -> None:
-    """Parameters, FLOPs and memory of SPEC, exactly, without weights."""
+    """Parameters, FLOPs and memory of SPEC, and how they grow: exactly, without weights."""
     found = checked(spec, overrides)
     assert found.model is not None
     assert found.graph is not None
@@ -36,11 +36,9 @@ def command(
         raise click.UsageError("--source-time is an encoder's beside a decoder, and this model has one stack")
     if past and not found.graph.root.states:
         raise click.UsageError("--past needs a model that carries state, and this one has none")
-    from seqspec.reports import summarise
+    from seqspec.reports import report
 
-    summary = summarise(
-        found.graph, found.model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype
-    )
+    summary = report(found.model, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype)
     if form == "json":
         import json
 

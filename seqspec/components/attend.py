@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from seqspec.components.base import Component, Count, Finding, Findings, Inlet, Word, width_of
+from seqspec.components.base import Component, Count, Finding, Findings, Inlet, Width, Word, width_of
 from seqspec.components.family import Family
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Param, Value
@@ -77,7 +77,7 @@ class Attend(Component):
     """The stack it reads."""
     score: Literal["additive", "dot", "general", "concat"] = "additive"
     """`additive` v · tanh(W h + U m), `dot` h · m, `general` h · W m, `concat` v · tanh(W [h; m])."""
-    d_attention: Count | None = None
+    d_attention: Width | None = None
     """Width of the comparison of `additive` and `concat`; hidden_size by default."""
     query: Literal["previous", "current"] = "previous"
     """Which h asks: the one before the step, or the one after."""

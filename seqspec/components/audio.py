@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Activation, Component, Count, Finding, Findings
+from seqspec.components.base import Activation, Component, Count, Finding, Findings, Width
 from seqspec.components.inputs import Around, Input, Owner
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Convolution(Component):
     """y_t = activation(b + Σ_k W_k x_{stride·t + k − ⌊kernel/2⌋}): of T frames it makes ⌈T / stride⌉."""
 
-    channels: Count
+    channels: Width
     """Channels it puts out."""
     kernel: Count
     """Frames that it sees at once, an odd number: the one in the middle, and as many on either side."""

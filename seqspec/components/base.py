@@ -13,7 +13,22 @@ from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.graph.reserved import usable
 
+
+class Letter(NamedTuple):
+    """What a size is called where it is said how costs grow: all sizes of one letter grow together. It shrinks with
+    those called `over`."""
+
+    name: str
+    over: str = ""
+
+
 Count = Annotated[int, Field(ge=1)]
+Width = Annotated[Count, Letter("d")]
+HeadWidth = Annotated[Count, Letter("d", over="h")]
+HeadCount = Annotated[Count, Letter("h")]
+VocabularySize = Annotated[Count, Letter("V")]
+ImageSide = Annotated[Count, Letter("s")]
+ProjectedLength = Annotated[Count, Letter("k")]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 TokenId = Annotated[int, Field(ge=0)]
 Residual = Literal["add", "none"]

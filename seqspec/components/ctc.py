@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Count, Finding, Findings, TokenId, width_of
+from seqspec.components.base import Finding, Findings, TokenId, VocabularySize, width_of
 from seqspec.components.heads import Head, Readable, Reading, check_encoder
 from seqspec.graph.builder import Builder
-from seqspec.graph.dims import dim
+from seqspec.graph.dims import LABELS, dim
 from seqspec.graph.ir import Value
 from seqspec.ops.ctc import CtcLoss
 from seqspec.ops.linear import Linear
@@ -17,7 +17,7 @@ class Ctc(Head):
     """x[B, T, D] -> logits[B, T, V]; text is what is left of the likeliest ids without repeats and blanks."""
 
     kind: Literal["ctc"]
-    vocab_size: Count
+    vocab_size: VocabularySize
     """How many logits, the blank's included."""
     blank_id: TokenId = 0
     """The id that stands for nothing."""
@@ -39,5 +39,5 @@ class Ctc(Head):
         return True
 
     def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
-        labels = g.input(f"{prefix}labels", (output.shape[0], dim("label_length")), "int64", optional=True)
+        labels = g.input(f"{prefix}labels", (output.shape[0], dim(LABELS)), "int64", optional=True)
         return g.add(CtcLoss(self.blank_id), output, labels, reading.mask, hint=f"{prefix}loss")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Context, Count, Finding, Findings, width_of
+from seqspec.components.base import Context, Count, Finding, Findings, ProjectedLength, width_of
 from seqspec.components.inherited import Inheritance
 from seqspec.components.projected import Heads, Projected
 from seqspec.components.sublayers import Made, Single
@@ -56,7 +56,7 @@ class LowRankAttention(Heads):
     reads_positions = True
 
     kind: Literal["low_rank_attention"]
-    projected_length: Count
+    projected_length: ProjectedLength
     """How many keys and values are left."""
     max_length: Count
     """How many positions there are; one past it is an error."""

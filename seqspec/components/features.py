@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from seqspec.components.base import Count
+from seqspec.components.base import Width
 from seqspec.components.inputs import Around, Input
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
@@ -24,9 +24,9 @@ class Features(Input):
     dtype = "float"
 
     kind: Literal["features"]
-    size: Count
+    size: Width
     """Channels of a vector."""
-    d_model: Count | None = None
+    d_model: Width | None = None
     """Width after the map; without it, and without one on the stack, features enter raw."""
     norm: Norm | None = None
     """A norm behind the map and the positions, called `embed_norm`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Context, Count, Name, Positive, Rate, Residual, width_of
+from seqspec.components.base import Context, Name, Positive, Rate, Residual, Width, width_of
 from seqspec.components.inherited import Inheritance
 from seqspec.components.sublayers import Single
 from seqspec.graph.builder import Builder
@@ -22,7 +22,7 @@ class FeedForward(Single):
     kind: Literal["ffn"]
     name: Name | None = None
     """Names its parameters; its kind by default."""
-    d_ff: Count
+    d_ff: Width
     """The inner width."""
     activation: Activation = "gelu"
     """`gelu` is the exact one (erf); `gelu_tanh` GPT-2's approximation; `relu2` is max(x, 0)², as in Primer.

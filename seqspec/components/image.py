@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from seqspec.components.base import Count, Finding, Findings
+from seqspec.components.base import Count, Finding, Findings, ImageSide
 from seqspec.components.inputs import Around, Input, Owner
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
@@ -26,7 +26,7 @@ class Image(Input):
     at_once = True
 
     kind: Literal["image"]
-    size: Count
+    size: ImageSide
     """Pixels of a side."""
     patch: Count
     """Pixels of a patch's side, which divide the image's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from seqspec.components.base import Component, Count, Positive, Rate
+from seqspec.components.base import Component, Positive, Rate, Width
 from seqspec.components.masks import Mask
 from seqspec.components.norms import Norm
 from seqspec.components.positions import Position
@@ -31,7 +31,7 @@ class DropoutRates(Component):
 class Inherited(Component):
     """What `defaults` says for every stack, and a stack for its layers."""
 
-    d_model: Count | None = None
+    d_model: Width | None = None
     """The residual width."""
     position: Position | None = None
     """How positions are told; none by default."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from seqspec.components.base import Count, Finding, Findings, Positive, width_of
+from seqspec.components.base import Finding, Findings, Positive, VocabularySize, width_of
 from seqspec.components.heads import Head, Readable, Reading, check_table
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
@@ -22,7 +22,7 @@ class LanguageModel(Head):
     """Whether the token table is the output matrix."""
     bias: bool = False
     """Whether there is a learned bias per token; not with `tied`."""
-    vocab_size: Count | None = None
+    vocab_size: VocabularySize | None = None
     """How many logits; the stack's vocabulary by default."""
     scale: Positive | None = None
     """What logits are multiplied with, 1 by default: T5's tied head has 1 / sqrt(d_model), Cohere's a constant."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Activation, Count, Inlet, Name, camel, width_of
+from seqspec.components.base import Activation, Count, Inlet, Name, Width, camel, width_of
 from seqspec.components.inherited import Inheritance
 from seqspec.components.layers import BareLayer, Beside, Outputs
 from seqspec.graph.builder import Builder
@@ -23,7 +23,7 @@ class LinearLayer(BareLayer):
     """Names its parameters; its kind by default."""
     repeat: Count = 1
     """How many such layers follow each other."""
-    size: Count
+    size: Width
     """Channels it puts out."""
     activation: Activation = "none"
     """What W x + b passes through."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Count, Finding, Findings
+from seqspec.components.base import Finding, Findings, Width
 from seqspec.components.recurrent import Recurrent
 from seqspec.ops.base import Op
 from seqspec.ops.cells import LstmCell
@@ -19,7 +19,7 @@ class LSTM(Recurrent):
     """What the forget gate's bias starts at, counted over both bias vectors; torch's random one by default."""
     peepholes: bool = False
     """Whether the gates see the cell: i and f add p ⊙ c, o adds p ⊙ c' (Gers et al. 2002)."""
-    projection_size: Count | None = None
+    projection_size: Width | None = None
     """Channels of h, which is then R (o tanh(c')): torch's proj_size. hidden_size, without R, by default."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from seqspec.components.base import Activation, Count, Findings, width_of
+from seqspec.components.base import Activation, Findings, VocabularySize, width_of
 from seqspec.components.heads import Head, Readable, Reading, check_encoder, check_table
 from seqspec.components.norms import LayerNorm, Norm
 from seqspec.graph.builder import Builder
@@ -27,7 +27,7 @@ class MaskedLanguageModel(Head):
     """What W x + b passes through."""
     norm: Norm | None = None
     """The norm behind it; the stack's by default."""
-    vocab_size: Count | None = None
+    vocab_size: VocabularySize | None = None
     """How many logits; the stack's vocabulary by default."""
 
     def check(self, stack: Readable) -> Findings:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seqspec.components.base import Component, Count, Finding, Findings, Name, Positive, Rate, Residual, width_of
+from seqspec.components.base import (
+    Component,
+    Finding,
+    Findings,
+    HeadCount,
+    HeadWidth,
+    Name,
+    Positive,
+    Rate,
+    Residual,
+    width_of,
+)
 from seqspec.components.inherited import Inheritance
 from seqspec.components.sublayers import Made, Single
 from seqspec.graph.builder import Builder
@@ -36,13 +47,13 @@ class Projected(Single):
 
     name: Name | None = None
     """Names its parameters; its kind by default."""
-    heads: Count
+    heads: HeadCount
     """Query heads."""
-    kv_heads: Count | None = None
+    kv_heads: HeadCount | None = None
     """Key/value heads, shared by groups of query heads: 1 is multi-query. `heads` by default."""
-    head_dim: Count | None = None
+    head_dim: HeadWidth | None = None
     """Channels of a query and a key in a head; d_model / heads by default. heads · head_dim need not be d_model."""
-    value_dim: Count | None = None
+    value_dim: HeadWidth | None = None
     """Channels of a value in a head, head_dim by default; the output map leads from heads · value_dim to d_model."""
     bias: bool | Biases | None = None
     """Whether the projections have a bias, for all four or one by one; the stack's by default."""

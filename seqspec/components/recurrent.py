@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
 from seqspec.components.attend import Attend
-from seqspec.components.base import Count, Finding, Findings, Inlet, Name, Path, Rate, camel, width_of
+from seqspec.components.base import Count, Finding, Findings, Inlet, Name, Path, Rate, Width, camel, width_of
 from seqspec.components.bridge import Bridge, Given, InitialState, Zeros, check_bridge, start
 from seqspec.components.inherited import Inheritance
 from seqspec.components.layers import BareLayer, Beside, Outputs
@@ -28,7 +28,7 @@ class Recurrent(BareLayer):
     """Names its parameters; its kind by default."""
     repeat: Count = 1
     """How many such layers follow each other."""
-    hidden_size: Count
+    hidden_size: Width
     """Channels of h, in each direction."""
     num_layers: Count = 1
     """Layers of one stack, as in torch."""

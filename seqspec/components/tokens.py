@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Literal
 
-from seqspec.components.base import Count, Finding, Findings, TokenId
+from seqspec.components.base import Count, Finding, Findings, TokenId, VocabularySize, Width
 from seqspec.components.inputs import Around, Input, Owner, Tables
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
@@ -23,9 +23,9 @@ class Tokens(Input):
     dtype = "int64"
 
     kind: Literal["tokens"]
-    vocab_size: Count | None = None
+    vocab_size: VocabularySize | None = None
     """Rows of the table. Required, unless the table is shared."""
-    d_model: Count | None = None
+    d_model: Width | None = None
     """Width of the table; the stack's by default. Where both are written and differ, a linear map joins them."""
     pad_id: TokenId | None = None
     """The id that is padding wherever no `attention_mask` is given."""

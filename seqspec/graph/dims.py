@@ -18,6 +18,7 @@ TIME = "sequence_length"
 PAST = "past_sequence_length"
 TOTAL = "total_sequence_length"
 ENCODER_TIME = "encoder_sequence_length"
+LABELS = "label_length"
 
 
 @primitive

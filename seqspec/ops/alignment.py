@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seqspec.graph.dims import Size, show
@@ -39,6 +40,8 @@ def local_alignment(scores, center, places, lengths, mask, size):
 @primitive
 class RealPlaces(Op):
     """memory[B,S,M], mask[B,S]? -> places[B,S] int64, counting real positions from 0; how many there are [B,1]."""
+
+    likes = (0,)
 
     def infer(self, memory: Value, mask: Value | None = None) -> tuple[Type, ...]:
         if mask is not None and mask.shape != memory.shape[:2]:
@@ -83,6 +86,9 @@ class LocalAlignment(Op):
 
     def flops(self, scores: Value, *_: Value | None) -> Size:
         return 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from (*inputs[1:4], outputs[0])
 
     def reference(
         self,

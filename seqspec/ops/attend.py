@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -33,6 +34,9 @@ class MaskedSoftmax(Op):
 
     def flops(self, scores: Value, mask: Value | None = None) -> Size:
         return 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield outputs[0]
 
     def reference(self, np: Any, weights: Weights, scores: Array, mask: Array | None = None) -> tuple[Array, ...]:
         y = np.zeros_like(scores)
@@ -67,6 +71,9 @@ class WeightedSum(Op):
     def flops(self, weights: Value, memory: Value) -> Size:
         return 2 * prod(memory.shape)
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
+
     def reference(self, np: Any, weights: Weights, each: Array, memory: Array) -> tuple[Array, ...]:
         return ((each[:, :, None] * memory).sum(1),)
 
@@ -88,6 +95,9 @@ class DotScores(Op):
 
     def flops(self, query: Value, keys: Value) -> Size:
         return 2 * prod(keys.shape)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
 
     def reference(self, np: Any, weights: Weights, query: Array, keys: Array) -> tuple[Array, ...]:
         return ((query[:, None] * keys).sum(-1),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import inf
 from typing import Any
@@ -152,9 +153,25 @@ class Attention(Op):
         return (output, Type((batch, heads, queries, keys), q.dtype)) if self.weights else (output,)
 
     def flops(self, q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None = None) -> Size:
-        batch, heads, queries, width = q.shape
-        count = pairs(self.mask, _number(queries), _number(k.shape[2]))
-        return 2 * batch * heads * count * (width + v.shape[3])
+        return self._product(q, k) * (q.shape[3] + v.shape[3])
+
+    def backward(
+        self, takes: Sequence[bool], q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None = None
+    ) -> Size:
+        of_q, of_k, of_v, _, of_bias = (*takes, False)[:5]
+        width, value_width = q.shape[3], v.shape[3]
+        sums = value_width * (of_v + (of_q or of_k or of_bias)) + width * (of_q + of_k)
+        return self._product(q, k) * sums
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        """q, k, v, y and the logarithm of each row's sum, as flash attention; else the weights, n² of them."""
+        (q, k, *_), (y, *weights) = inputs, outputs
+        yield from inputs
+        if self.weights or self.softcap is not None:
+            scores = Value("", (*q.shape[:3], k.shape[2]), q.dtype)
+            yield from (*(weights or [scores]), *([scores] if self.softcap is not None else []))
+        else:
+            yield from (y, Value("", q.shape[:3], "float32"))
 
     def reference(
         self, np: Any, weights: Weights, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None = None
@@ -225,6 +242,11 @@ class Attention(Op):
         # the fourth output is what the mode asks for: 3, behind the softmax
         y, _, _, weights = o.many("Attention", 4, q, k, v, visible, qk_matmul_output_mode=3, **given)
         return y, weights
+
+    def _product(self, q: Value, k: Value) -> Size:
+        """FLOPs of a product over one channel, of the pairs that the mask allows."""
+        batch, heads, queries, _ = q.shape
+        return 2 * batch * heads * pairs(self.mask, _number(queries), _number(k.shape[2]))
 
 
 def _named(**values: object) -> list[str]:

@@ -4,6 +4,7 @@ An op is a frozen dataclass with every face in its own file:
 
     infer      types of its outputs from its inputs' (or ShapeError)     params, states     what it owns and carries
     flops      forward FLOPs, 2 a multiply-add                           reference          NumPy, float64, obvious
+    backward   FLOPs of its gradients                                    keeps              what these read again
     torch      an expression of PyTorch text, through TorchWriter        onnx               nodes, through OnnxWriter
 
 No face imports torch, onnx or numpy: the writers and `np` come as arguments. In every face the past of each state
@@ -14,11 +15,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from seqspec.graph.data import Data, primitive
 from seqspec.graph.dims import Shape, Size
-from seqspec.graph.ir import Param, Region, State
+from seqspec.graph.ir import Param, Region, State, Value
 from seqspec.graph.types import ShapeError, Type
 
 if TYPE_CHECKING:
@@ -135,6 +136,12 @@ class OnnxWriter(Protocol):
 class Op(Data, ABC):
     """A primitive."""
 
+    likes: ClassVar[tuple[int, ...]] = ()
+    """Inputs of which it reads the size or the dtype alone, so that no gradient goes back to them."""
+
+    view: ClassVar[bool] = False
+    """Whether its output is the memory of its first input."""
+
     @abstractmethod
     def infer(self, *inputs: Any, **_: Any) -> tuple[Type, ...]:
         """Types of the outputs from the input Values; ShapeError where they do not fit."""
@@ -154,6 +161,17 @@ class Op(Data, ABC):
     @abstractmethod
     def flops(self, *inputs: Any, **_: Any) -> Size:
         """Forward FLOPs for Values whose shapes are plain integers: 2 a multiply-add, comparisons and copies none."""
+
+    def backward(self, takes: Sequence[bool], *inputs: Any) -> Size:
+        """FLOPs of its gradients: for each input that `takes` one, and for its weights, those of the forward pass.
+
+        That is exact where factors are multiplied, as in every product of matrices, and the convention elsewhere.
+        """
+        return (sum(takes) + bool(self.params())) * self.flops(*inputs)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        """What its gradients read: Values among `inputs` and `outputs`, others where it is stored for them alone."""
+        return iter(())
 
     @abstractmethod
     def reference(self, np: Any, weights: Weights, *inputs: Any, **_: Any) -> tuple[Array, ...]:

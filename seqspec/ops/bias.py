@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -26,6 +27,9 @@ class Bias(Op):
 
     def flops(self, x: Value) -> Size:
         return prod(x.shape)
+
+    def backward(self, takes: Sequence[bool], x: Value) -> Size:
+        return self.flops(x)  # the sum over the rows
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         return (x + weights["bias"],)

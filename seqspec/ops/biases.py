@@ -49,6 +49,8 @@ class AlibiBias(Op):
     rest (Press et al. 2022). Both sides of a query count alike, as MPT and Bloom never need.
     """
 
+    likes = (2,)
+
     heads: int
 
     @property

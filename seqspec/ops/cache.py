@@ -22,6 +22,8 @@ def append(past, x):
 class Append(Op):
     """x[B, G, T, d] -> [B, G, P + T, d]: the past, then x. The result is the state `name` of the next call."""
 
+    view = True  # before there is a past, as in training
+
     name: str
 
     def infer(self, x: Value) -> tuple[Type, ...]:
@@ -53,6 +55,8 @@ class Hold(Op):
 
     `cache` says that it is an attention's keys or values.
     """
+
+    view = True
 
     name: str
     cache: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seqspec.graph.dims import Size, show
@@ -10,7 +11,7 @@ from seqspec.graph.ir import Init, Param, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.gru import GruRule, Reset, Update
 from seqspec.ops.lstm import WITH_FORGET_BIAS, LstmRule, check_forget_bias, forget_init, with_forget_bias
-from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, step_flops, uniform
+from seqspec.ops.recurrent_rule import BIASES, Bias, Gates, Rule, parameter_shapes, step_flops, step_products, uniform
 from seqspec.ops.recurrent_text import STEPWISE_CELL
 from seqspec.ops.rnn import Activation, RnnRule
 
@@ -54,6 +55,15 @@ class Cell(Op):
     def flops(self, x: Value, *state: Value) -> Size:
         """The matrices; gates and biases count nothing."""
         return x.shape[0] * step_flops(self.rule, self.input_size, self.hidden_size)
+
+    def backward(self, takes: Sequence[bool], x: Value, *state: Value) -> Size:
+        of_x, of_h, more = step_products(self.rule, self.input_size, self.hidden_size)
+        return x.shape[0] * (of_x * (1 + takes[0]) + of_h * (1 + takes[1]) + 2 * more)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        """x and the state, and the gates."""
+        x = inputs[0]
+        yield from (*inputs, Value("", (x.shape[0], self.rule.gates * self.hidden_size), x.dtype))
 
     def reference(self, np: Any, weights: Weights, x: Array, *state: Array) -> tuple[Array, ...]:
         return self.rule.reference(np, Gates.read(np, weights), x, state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 from typing import Any
 
@@ -39,6 +40,9 @@ class Conv1d(Op):
     def flops(self, x: Value) -> Size:
         each = self.inputs // self.groups * self.kernel
         return 2 * x.shape[0] * ceil_div(x.shape[1], self.stride) * self.outputs * each
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         batch, length, _ = x.shape
@@ -102,6 +106,9 @@ class PatchEmbedding(Op):
 
     def flops(self, pixels: Value) -> Size:
         return 2 * prod(pixels.shape) * self.width
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
 
     def reference(self, np: Any, weights: Weights, pixels: Array) -> tuple[Array, ...]:
         batch, channels, height, width = pixels.shape

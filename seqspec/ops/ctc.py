@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -58,6 +59,12 @@ class CtcLoss(Op):
     def flops(self, logits: Value, labels: Value, mask: Value | None) -> Size:
         # a softmax, and in every frame three sums for each label and each blank around it
         return 3 * prod(logits.shape) + 3 * logits.shape[0] * logits.shape[1] * (2 * labels.shape[1] + 1)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        logits, labels, _ = inputs
+        # log softmax, and the sums up to every label and the blanks around it
+        yield Value("", logits.shape, "float32")
+        yield from (labels, Value("", (*logits.shape[:2], 2 * labels.shape[1] + 1), "float32"))
 
     def reference(
         self, np: Any, weights: Weights, logits: Array, labels: Array | None, mask: Array | None

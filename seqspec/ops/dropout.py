@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -21,6 +22,9 @@ class Dropout(Op):
 
     def flops(self, x: Value) -> Size:
         return prod(x.shape)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield Value("", inputs[0].shape, "bool")  # what is dropped
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         return (x,)

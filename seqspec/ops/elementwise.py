@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import erf, prod, sqrt
 from typing import Any, Literal
 
@@ -39,6 +41,15 @@ class Unary(Op):
 
     def flops(self, x: Value) -> Size:
         return _FLOPS[self.kind] * prod(x.shape)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        match self.kind:
+            case "relu" | "tanh" | "sigmoid":
+                yield outputs[0]
+            case "relu2":
+                yield replace(outputs[0], name="")  # what is squared
+            case _:
+                yield inputs[0]
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         match self.kind:
@@ -89,6 +100,9 @@ class Add(Op):
     def flops(self, a: Value, b: Value) -> Size:
         return prod(broadcast(a.shape, b.shape))
 
+    def backward(self, takes: Sequence[bool], a: Value, b: Value) -> Size:
+        return 0  # a gradient goes on as it is
+
     def reference(self, np: Any, weights: Weights, a: Array, b: Array) -> tuple[Array, ...]:
         return (a + b,)
 
@@ -108,6 +122,10 @@ class Multiply(Op):
 
     def flops(self, a: Value, b: Value) -> Size:
         return prod(broadcast(a.shape, b.shape))
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        (a, b), (of_a, of_b) = inputs, takes
+        yield from (*([b] if of_a else []), *([a] if of_b else []))
 
     def reference(self, np: Any, weights: Weights, a: Array, b: Array) -> tuple[Array, ...]:
         return (a * b,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seqspec.graph.dims import Size, show
@@ -29,6 +30,9 @@ class Embedding(Op):
     def flops(self, ids: Value) -> Size:
         return 0
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield inputs[0]
+
     def reference(self, np: Any, weights: Weights, ids: Array) -> tuple[Array, ...]:
         return (weights["weight"][ids],)
 
@@ -52,6 +56,9 @@ class Lookup(Op):
 
     def flops(self, ids: Value, table: Value) -> Size:
         return 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield inputs[0]
 
     def reference(self, np: Any, weights: Weights, ids: Array, table: Array) -> tuple[Array, ...]:
         return (table[ids],)

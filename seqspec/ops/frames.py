@@ -84,6 +84,8 @@ class Subsample(Op):
 class ChannelsLast(Op):
     """x[B, C, T] -> [B, T, C]"""
 
+    view = True
+
     def infer(self, x: Value) -> tuple[Type, ...]:
         if len(x.shape) != 3:
             raise ShapeError(f"channels of [B, C, T] are put last, not of {show(x.shape)}")

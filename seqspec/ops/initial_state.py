@@ -17,6 +17,8 @@ class LearnedState(Op):
     Of x only the batch is read.
     """
 
+    likes = (0,)
+
     name: str
     layers: int
     width: int
@@ -44,6 +46,8 @@ class LearnedState(Op):
 @primitive
 class GivenState(Op):
     """given[B,L,H]?, x[B, …] -> given, or zeros where it is None."""
+
+    likes = (1,)
 
     layers: int
     width: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 from typing import Any
 
@@ -42,6 +43,9 @@ class Linear(Op):
     def flops(self, x: Value) -> Size:
         return 2 * prod(x.shape) * self.outputs
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
+
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         y = x @ weights["weight"].T
         return (y + weights["bias"] if self.bias else y,)
@@ -74,6 +78,9 @@ class TiedLinear(Op):
     def flops(self, x: Value, weight: Value) -> Size:
         return 2 * prod(x.shape) * weight.shape[0]
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
+
     def reference(self, np: Any, weights: Weights, x: Array, weight: Array) -> tuple[Array, ...]:
         return (x @ weight.T,)
 
@@ -105,6 +112,9 @@ class PartLinear(Op):
     def flops(self, x: Value) -> Size:
         return 2 * prod(x.shape) * self.outputs
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
+
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         return (x @ weights["weight"][:, : self.inputs].T,)
 
@@ -132,6 +142,9 @@ class TiedPartLinear(Op):
 
     def flops(self, y: Value, weight: Value) -> Size:
         return 2 * prod(y.shape) * weight.shape[0]
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
 
     def reference(self, np: Any, weights: Weights, y: Array, weight: Array) -> tuple[Array, ...]:
         return (y @ weight[:, self.inputs :].T,)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seqspec.graph.dims import Size, show
+from seqspec.graph.dims import Size, ceil_div, show
 from seqspec.graph.ir import State, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 
@@ -104,6 +105,19 @@ class LinearAttention(Op):
         kept = k.shape[1] * (2 * v.shape[3] + 1)  # into the sums
         read = heads * 2 * (v.shape[3] + 1)  # out of them
         return batch * time * width * (kept + read)
+
+    def backward(self, takes: Sequence[bool], q: Value, k: Value, v: Value, mask: Value | None) -> Size:
+        of_q, of_k, of_v, _ = takes
+        batch, heads, time, width = q.shape
+        kept, read = k.shape[1] * (2 * v.shape[3] + 1), heads * 2 * (v.shape[3] + 1)
+        sums = read * (of_q + (of_k or of_v)) + kept * of_k + k.shape[1] * 2 * v.shape[3] * of_v
+        return batch * time * width * sums
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        """q, k, v, y, and Σ φ(k) [v, 1]ᵀ, of each chunk where it is causal."""
+        _, k, v, _ = inputs
+        chunks = ceil_div(k.shape[2], CHUNK) if self.causal else 1
+        yield from (*inputs, outputs[0], Value("", (*k.shape[:2], chunks, k.shape[3], v.shape[3] + 1), k.dtype))
 
     def reference(
         self,

@@ -10,6 +10,7 @@ from seqspec.graph.dims import Shape, Size, evaluate, show
 from seqspec.graph.interpret import interpret
 from seqspec.graph.ir import Call, Param, Region, State, Value
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
+from seqspec.ops.gradients import Gradients, Takes
 
 STACK_STEPS = Helper(
     "stack_steps",
@@ -109,6 +110,26 @@ class Loop(Op):
         first = inputs[self.carried]
         return (first.shape[1] if first else 0) * _region_flops(self.body, sizes)
 
+    def backward(self, takes: Sequence[bool], *inputs: Value | None) -> Size:
+        """The body's of every step; what the first one starts from may take no gradient where the others' does."""
+        sizes = self._sizes([None if v is None else v.shape for v in inputs])
+        first, gradients = inputs[self.carried], Gradients()
+        steps = first.shape[1] if first else 0
+        start = _region_backward(self.body, tuple(takes), gradients, sizes)
+        later = _region_backward(self.body, self._later(takes, gradients), gradients, sizes)
+        return start + (steps - 1) * later if steps else 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        """What the body keeps and what it is handed, at every step; of the rest, what it reads."""
+        gradients, time = Gradients(), inputs[self.carried].shape[1]
+        later = self._later(takes, gradients)
+        for number in gradients.kept(self.body, later).inputs:
+            value = self.body.inputs[number]
+            handed = number < self.carried
+            yield replace(value, name="", shape=(time, *value.shape)) if handed else inputs[number]
+        for value in gradients.all_kept(self.body, later):
+            yield replace(value, name="", shape=(time, *value.shape))
+
     def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
         initial, xs, invariants, pasts = self._parts(inputs)
         sizes = self._sizes([None if a is None else a.shape for a in (*initial, *xs, *invariants)])
@@ -147,6 +168,11 @@ class Loop(Op):
         stepped = o.Greater(time, o.ints(0))
         finals = [o.Where(stepped, final, start) for final, start in zip(outputs, starts, strict=False)]
         return (*finals, *(o.Slice(y, o.ints(0), time, o.ints(1)) for y in outputs[self.carried :]))
+
+    def _later(self, takes: Sequence[bool], gradients: Gradients) -> tuple[bool, ...]:
+        """What takes a gradient from the second step on."""
+        flow = gradients.flow(self.body, tuple(takes))
+        return (*(flow[v.name] for v in self.body.outputs[: self.carried]), *takes[self.carried :])
 
     def _onnx_zeros(self, o: OnnxWriter, value: Value, given: Sequence[Any]) -> Any:
         sizes = [o.ints(s) if isinstance(s, int) else o.size(*self._measure(s, given)) for s in value.shape]
@@ -191,6 +217,18 @@ def _region_flops(region: Region, sizes: Mapping[str, int]) -> Size:
             total = total + _region_flops(item.region, sizes)
         else:
             total = total + item.op.flops(*_known(item.inputs, sizes))
+    return total
+
+
+def _region_backward(region: Region, takes: Takes, gradients: Gradients, sizes: Mapping[str, int]) -> Size:
+    total: Size = 0
+    flow = gradients.flow(region, takes)
+    for item in region.items:
+        of = gradients.of(item, flow)
+        if isinstance(item, Call):
+            total = total + _region_backward(item.region, of, gradients, sizes)
+        else:
+            total = total + item.op.backward(of, *_known(item.inputs, sizes))
     return total
 
 

@@ -6,7 +6,7 @@ none counts, the loss is 0 and so is every gradient.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -100,6 +100,10 @@ class CrossEntropy(Op):
     def flops(self, logits: Value, labels: Value, mask: Value | None) -> Size:
         return 3 * prod(logits.shape)  # without the largest, an exponential, a sum
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        logits, labels, _ = inputs
+        yield from (Value("", logits.shape, "float32"), labels)  # log softmax
+
     def reference(
         self, np: Any, weights: Weights, logits: Array, labels: Array | None, mask: Array | None
     ) -> tuple[Array | None, ...]:
@@ -159,6 +163,9 @@ class MeanSquaredError(Op):
 
     def flops(self, y: Value, labels: Value, mask: Value | None) -> Size:
         return 3 * prod(y.shape)  # a difference, a square, a sum
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
 
     def reference(
         self, np: Any, weights: Weights, y: Array, labels: Array | None, mask: Array | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -31,6 +32,10 @@ class LayerNorm(Op):
     def flops(self, x: Value) -> Size:
         # sum, subtract, square, sum, divide, weight, and the shift
         return (7 if self.bias else 6) * prod(x.shape)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        x = inputs[0]
+        yield from (x, Value("", (*x.shape[:-1], 2), "float32"))  # a mean and a deviation a row
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         centred = x - x.mean(-1, keepdims=True)
@@ -68,6 +73,10 @@ class RMSNorm(Op):
 
     def flops(self, x: Value) -> Size:
         return 4 * prod(x.shape)  # square, sum, divide, weight
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        x = inputs[0]
+        yield from (x, Value("", (*x.shape[:-1], 1), "float32"))  # a mean square a row
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         return (x / np.sqrt((x**2).mean(-1, keepdims=True) + self.eps) * weights["weight"],)
@@ -113,6 +122,10 @@ class OffsetRMSNorm(Op):
 
     def flops(self, x: Value) -> Size:
         return 4 * prod(x.shape)  # as RMSNorm: the offset is added once
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        x = inputs[0]
+        yield from (x, Value("", (*x.shape[:-1], 1), "float32"))  # a mean square a row
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         return (x / np.sqrt((x**2).mean(-1, keepdims=True) + self.eps) * (self.offset + weights["weight"]),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -32,6 +33,10 @@ class Normalize(Op):
 
     def flops(self, x: Value) -> Size:
         return 2 * prod(x.shape)
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        x = inputs[0]
+        yield from (x, Value("", x.shape[:-1], x.dtype))  # a norm a row
 
     def reference(self, np: Any, weights: Weights, x: Array) -> tuple[Array, ...]:
         length = np.sqrt((x * x).sum(-1, keepdims=True))

@@ -13,6 +13,8 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 class OrZeros(Op):
     """given[B, T]?, like[B, T] -> given, or zeros of the same kind where it is None."""
 
+    likes = (1,)
+
     def infer(self, given: Value | None, like: Value) -> tuple[Type, ...]:
         if given is not None and (given.shape, given.dtype) != (like.shape, like.dtype):
             raise ShapeError(f"{show(given.shape)} stands beside {show(like.shape)} and must be like it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seqspec.graph.dims import PAST, Size, dim, show
@@ -138,6 +139,9 @@ class ZeroPadding(Op):
 
     def flops(self, x: Value, mask: Value | None) -> Size:
         return 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield inputs[1]
 
     def reference(self, np: Any, weights: Weights, x: Array, mask: Array | None) -> tuple[Array, ...]:
         if mask is None:

@@ -22,6 +22,29 @@ def pairs(mask: Mask, queries: int, keys: int) -> int:
     return sum(stop - start for i in range(keys - queries, keys) for start, stop in seen(short, i, keys))
 
 
+def reach(mask: Mask) -> frozenset[str]:
+    """What the keys that a query sees grow with: n, or a window w, global tokens g, blocks b, a prefix p.
+
+    Of a union that is what any part grows with, of an intersection what the least does.
+    """
+    match normalise(mask):
+        case Band(left, right):
+            return frozenset("n" if left is None or right is None else "w")
+        case Global():
+            return frozenset("g")
+        case BlockSparse():
+            return frozenset("b")
+        case Prefix():
+            return frozenset("p")
+        case Documents() | Given():
+            return frozenset("n")
+        case AllOf(items):
+            return min(map(reach, items), key=lambda letters: ("n" in letters, len(letters)))
+        case AnyOf(items):
+            letters = frozenset().union(*map(reach, items))
+            return frozenset("n") if "n" in letters else letters
+
+
 def seen(mask: Mask, query: int, keys: int) -> Spans:
     """The keys that the query at position `query` sees."""
     match mask:

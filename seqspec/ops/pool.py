@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import inf, prod
 from typing import Any, Literal
 
@@ -113,6 +114,12 @@ class Pool(Op):
 
     def flops(self, x: Value, mask: Value | None) -> Size:
         return prod(x.shape) if self.kind == "mean" else 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        if inputs[1] is not None:
+            yield inputs[1]
+        if self.kind == "max":
+            yield from (inputs[0], outputs[0])
 
     def reference(
         self, np: Any, weights: Weights, x: Array, mask: Array | None, past: Array | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -130,6 +131,9 @@ class LearnedPositions(Op):
     def flops(self, positions: Value) -> Size:
         return 0
 
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield inputs[0]
+
     def reference(self, np: Any, weights: Weights, positions: Array) -> tuple[Array, ...]:
         if positions.size and not (positions.min() >= 0 and positions.max() < self.max_length):
             raise IndexError(f"positions {positions.min()} to {positions.max()}, but max_length is {self.max_length}")
@@ -155,6 +159,8 @@ class SinusoidalPositions(Op):
     `half_split`: n = ⌊D/2⌋ sines, then as many cosines, of position · base^(−j/(n − 1)), and a 0 where D is odd: note
     the n − 1, by which the last frequency is 1/base exactly (tensor2tensor, fairseq, Whisper).
     """
+
+    likes = (1,)
 
     width: int
     layout: Literal["interleaved", "half_split"] = "interleaved"

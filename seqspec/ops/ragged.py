@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seqspec.graph.dims import Size, show
@@ -56,6 +57,9 @@ class KeepAtPadding(Op):
 
     def flops(self, real: Value, new: Value, old: Value) -> Size:
         return 0
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield inputs[0]
 
     def reference(self, np: Any, weights: Weights, real: Array, new: Array, old: Array) -> tuple[Array, ...]:
         return (np.where(real[:, None], new, old),)

@@ -11,7 +11,17 @@ from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Init, Param, State, Value
 from seqspec.ops import recurrent_onnx
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
-from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Bias, Gates, Rule, parameter_shapes, step_flops, uniform
+from seqspec.ops.recurrent_rule import (
+    BIAS_NAMES,
+    BIASES,
+    Bias,
+    Gates,
+    Rule,
+    parameter_shapes,
+    step_flops,
+    step_products,
+    uniform,
+)
 from seqspec.ops.recurrent_text import RAGGED, RECURRENT, STEPWISE_LAYERS
 
 Choice = TypeVar("Choice")
@@ -97,6 +107,23 @@ class Recurrent(Op):
         """The matrices of every layer, direction and step, padding included; gates and biases count nothing."""
         each = sum(step_flops(self.rule, d.input_size, self.hidden_size) for layer in self.layers() for d in layer)
         return prod(x.shape[:2]) * each
+
+    def backward(self, takes: Sequence[bool], x: Value, *_: Value | None) -> Size:
+        """The matrices again for weights, states and, where one is wanted, x; zeros at the start want none."""
+        batch, time = x.shape[:2]
+        starts = time - 1 + any(takes[1:])
+        total: Size = 0
+        for number, layer in enumerate(self.layers()):
+            for d in layer:
+                of_x, of_h, more = step_products(self.rule, d.input_size, self.hidden_size)
+                total += time * (of_x * (1 + (number > 0 or takes[0])) + of_h + 2 * more) + starts * of_h
+        return batch * total
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        """x; and at every step of a layer and direction its gates, and its states behind it."""
+        x = inputs[0]
+        each = self.rule.gates * self.hidden_size + sum(self.widths)
+        yield from (x, Value("", (*x.shape[:2], self.num_layers * self.directions * each), x.dtype))
 
     def reference(self, np: Any, weights: Weights, *inputs: Array | None) -> tuple[Array, ...]:
         x, mask, given, pasts = self._arguments(inputs)

@@ -119,9 +119,14 @@ def parameter_shapes(rule: Rule, input_size: int, hidden_size: int, bias: Bias) 
 
 def step_flops(rule: Rule, input_size: int, hidden_size: int) -> int:
     """Of one row and step: the matrices; gates, biases and peepholes count nothing."""
-    out = rule.widths(hidden_size)[0]
-    gates = rule.gates * hidden_size * (input_size + out)
-    return 2 * (gates + sum(prod(s) for s in rule.more_parameters(hidden_size).values() if len(s) == 2))
+    return sum(step_products(rule, input_size, hidden_size))
+
+
+def step_products(rule: Rule, input_size: int, hidden_size: int) -> tuple[int, int, int]:
+    """FLOPs of W x, of U h, and of what other matrices there are."""
+    rows = 2 * rule.gates * hidden_size
+    more = sum(prod(s) for s in rule.more_parameters(hidden_size).values() if len(s) == 2)
+    return rows * input_size, rows * rule.widths(hidden_size)[0], 2 * more
 
 
 def uniform(hidden_size: int) -> Init:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -72,6 +73,8 @@ class RopeTables(Op):
     rounded once, at the end: float16 angles are off by 0.8 in the cosine at position 2000, and bfloat16 cannot tell 256
     from 257.
     """
+
+    likes = (1,)
 
     width: int
     theta: float
@@ -153,6 +156,9 @@ class Rope(Op):
 
     def flops(self, x: Value, cos: Value, sin: Value) -> Size:
         return 3 * prod(x.shape[:3]) * self.width
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs[1:]
 
     def reference(self, np: Any, weights: Weights, x: Array, cos: Array, sin: Array) -> tuple[Array, ...]:
         y = x.copy()

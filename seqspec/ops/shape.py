@@ -39,6 +39,8 @@ class Concat(Op):
 class Squeeze(Op):
     """x -> x without the axis, which has size 1."""
 
+    view = True
+
     axis: int
 
     def infer(self, x: Value) -> tuple[Type, ...]:
@@ -63,6 +65,8 @@ class Squeeze(Op):
 @primitive
 class Unsqueeze(Op):
     """x -> x with a new axis of size 1, at `axis` of the result."""
+
+    view = True
 
     axis: int
 
@@ -90,6 +94,8 @@ class Unsqueeze(Op):
 class SplitHeads(Op):
     """x[B, T, H·d] -> [B, H, T, d]; head h holds channels h·d to (h + 1)·d."""
 
+    view = True
+
     heads: int
     width: int
 
@@ -114,6 +120,8 @@ class SplitHeads(Op):
 @primitive
 class MergeHeads(Op):
     """x[B, H, T, d] -> [B, T, H·d]"""
+
+    view = True
 
     def infer(self, x: Value) -> tuple[Type, ...]:
         if len(x.shape) != 4:

@@ -15,6 +15,8 @@ Take = Literal["all", "forward", "backward", "sum"]
 class SelectState(Op):
     """h[B,L·D,H] -> [B,H], or [B,2H] where all of two directions are taken: forward, then backward."""
 
+    view = True
+
     layer: int
     directions: int = 1
     take: Take = "all"

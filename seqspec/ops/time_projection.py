@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Any
 
@@ -47,6 +48,9 @@ class TimeProjection(Op):
     def flops(self, x: Value, positions: Value, mask: Value | None) -> Size:
         batch, heads, time, width = x.shape
         return 2 * batch * heads * time * self.length * width
+
+    def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
+        yield from inputs
 
     def reference(self, np: Any, weights: Weights, x: Array, positions: Array, mask: Array | None) -> tuple[Array, ...]:
         if positions.size and not (positions.min() >= 0 and positions.max() < self.max_length):

@@ -10,7 +10,9 @@ from seqspec.build import build
 from seqspec.checking import load
 from seqspec.diagnostics import arguments
 from seqspec.reports.count import DTYPES
-from seqspec.reports.summary import Part, Summary, summarise
+from seqspec.reports.growth import growth
+from seqspec.reports.parts import Part
+from seqspec.reports.summary import Summary, summarise
 from seqspec.spec.model import Model
 
 __all__ = ["Part", "Summary", "report", "summarise"]
@@ -36,4 +38,7 @@ def report(
             arguments.whole(value, name, least=1)
     arguments.word(dtype, "dtype", DTYPES)
     model = load(spec)
-    return summarise(build(model), model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype)
+    graph, grows = build(model), growth(model)
+    return summarise(
+        graph, model.name, batch=batch, time=time, past=past, source_time=source_time, dtype=dtype, growth=grows
+    )

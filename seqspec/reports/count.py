@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from math import prod
 from typing import NamedTuple
 
-from seqspec.graph.dims import Shape, evaluate
-from seqspec.graph.ir import Call, Node, Param, Region, State, Value
+from seqspec.graph.dims import Shape, Size, evaluate
+from seqspec.graph.ir import Call, Node, Region, State, Value
+from seqspec.ops.gradients import Takes
+from seqspec.reports.flow import Flows, Reach
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
 DTYPES = tuple(name for name in BYTES if "float" in name)
@@ -16,17 +19,21 @@ DTYPES = tuple(name for name in BYTES if "float" in name)
 
 
 class Cost(NamedTuple):
-    """FLOPs of one call. `once` is what depends on the encoder's inputs alone, and runs on the first call only."""
+    """FLOPs of one call, and of its gradients.
+
+    `once` is what depends on the encoder's inputs alone, and runs on the first call only.
+    """
 
     once: int = 0
     every: int = 0
+    backward: int = 0
 
     @property
     def total(self) -> int:
         return self.once + self.every
 
     def plus(self, other: Cost) -> Cost:
-        return Cost(self.once + other.once, self.every + other.every)
+        return Cost(*map(sum, zip(self, other, strict=True)))
 
 
 class Count:
@@ -36,14 +43,16 @@ class Count:
         # the present of a state is as long as the past of the call behind it
         self.sizes, self.dtype = sizes, dtype
         self.after = {**sizes, "past_sequence_length": sizes["past_sequence_length"] + sizes["sequence_length"]}
+        self.flows = Flows()
         self._params: dict[int, tuple[int, int]] = {}
         self._states: dict[int, tuple[int, int]] = {}
-        self._flops: dict[tuple[int, tuple[bool, ...]], tuple[Cost, tuple[bool, ...]]] = {}
+        self._costs: dict[tuple[int, Reach], Cost] = {}
+        self._kept: dict[tuple[int, Takes], int] = {}
 
     def params(self, item: Region | Node | Call) -> tuple[int, int]:
         """How many weights, and their bytes. What is tied counts where it is owned."""
         if isinstance(item, Node):
-            return _sum((prod(map(_number, p.shape)), self._bytes(p)) for p in item.op.params())
+            return _sum((prod(map(_number, p.shape)), self.bytes(p)) for p in item.op.params())
         region = item.region if isinstance(item, Call) else item
         if id(region) not in self._params:
             # two calls of one scope share their weights; what has no scope has its own
@@ -54,43 +63,55 @@ class Count:
     def states(self, item: Region | Node | Call) -> tuple[int, int]:
         """Bytes carried to the next call, and those of them that are held from the first one."""
         if isinstance(item, Node):
-            return _sum(map(self._state, item.op.states(*item.inputs)))
+            return _sum((self.state(s), self.state(s) * s.held) for s in item.op.states(*item.inputs))
         region = item.region if isinstance(item, Call) else item
         if id(region) not in self._states:
             self._states[id(region)] = _sum(map(self.states, region.items))
         return self._states[id(region)]
 
-    def flops(self, region: Region, late: tuple[bool, ...]) -> tuple[Cost, tuple[bool, ...]]:
-        """The cost, and which outputs are late: those that depend on an input that is new in every call."""
-        key = (id(region), late)
-        if key not in self._flops:
-            env = dict(zip(region.inputs, late, strict=True))
-            cost = Cost()
-            for item in region.items:
-                cost = cost.plus(self.flops_of(item, env))
-            self._flops[key] = (cost, tuple(_is_late(v, env) for v in region.outputs))
-        return self._flops[key]
+    def cost(self, item: Region | Node | Call, reach: Reach) -> Cost:
+        """FLOPs of what these inputs reach."""
+        if isinstance(item, Node):
+            forward = self.forward(item)
+            backward = _number(item.op.backward(reach.takes, *map(self._known, item.inputs))) if forward else 0
+            return Cost(0, forward, backward) if any(reach.late) else Cost(forward, 0, backward)
+        region = item.region if isinstance(item, Call) else item
+        key = (id(region), reach)
+        if key not in self._costs:
+            flow = self.flows.inside(region, reach)
+            costs = (self.cost(inner, self.flows.of(inner, flow)) for inner in region.items)
+            self._costs[key] = reduce(Cost.plus, costs, Cost())
+        return self._costs[key]
 
-    def flops_of(self, item: Node | Call, env: dict[Value, bool]) -> Cost:
-        """The cost of one item, whose outputs join `env`."""
-        if isinstance(item, Call):
-            cost, outputs = self.flops(item.region, tuple(_is_late(v, env) for v in item.inputs))
-            env.update(zip(item.outputs, outputs, strict=True))
-            return cost
-        late = any(_is_late(v, env) for v in item.inputs)
-        env.update(dict.fromkeys(item.outputs, late))
-        number = int(_number(item.op.flops(*(v and self._known(v) for v in item.inputs))))
-        return Cost(every=number) if late else Cost(once=number)
+    def forward(self, node: Node) -> int:
+        """FLOPs of an op."""
+        return _number(node.op.flops(*map(self._known, node.inputs)))
 
-    def _known(self, value: Value) -> Value:
-        return replace(value, shape=tuple(evaluate(size, self.sizes) for size in value.shape))
+    def kept(self, region: Region, takes: Takes) -> int:
+        """Bytes that the gradients of a region read again, but for its inputs."""
+        key = (id(region), takes)
+        if key not in self._kept:
+            gradients = self.flows.gradients
+            flow = gradients.flow(region, takes)
+            own = sum(self.bytes(value) for _, value in gradients.kept(region, takes).values)
+            calls = (item for item in region.items if isinstance(item, Call))
+            self._kept[key] = own + sum(self.kept(call.region, gradients.of(call, flow)) for call in calls)
+        return self._kept[key]
 
-    def _state(self, state: State) -> tuple[int, int]:
-        number = _volume(state.shape, self.after) * self._width(state.dtype)
-        return number, number if state.held else 0
+    def bytes(self, value: Value) -> int:
+        """Of a value, or a weight."""
+        return _volume(value.shape, self.sizes) * self._width(value.dtype)
 
-    def _bytes(self, param: Param) -> int:
-        return _volume(param.shape, self.sizes) * self._width(param.dtype)
+    def size(self, size: Size) -> int:
+        """The number that it stands for."""
+        return evaluate(size, self.sizes)
+
+    def _known(self, value: Value | None) -> Value | None:
+        return value and replace(value, shape=tuple(evaluate(size, self.sizes) for size in value.shape))
+
+    def state(self, state: State) -> int:
+        """Bytes of a state behind the call."""
+        return _volume(state.shape, self.after) * self._width(state.dtype)
 
     def _width(self, dtype: str) -> int:
         return BYTES[self.dtype if dtype == "float" else dtype]
@@ -98,10 +119,6 @@ class Count:
 
 def _volume(shape: Shape, sizes: Mapping[str, int]) -> int:
     return prod(evaluate(size, sizes) for size in shape)
-
-
-def _is_late(value: Value | None, env: Mapping[Value, bool]) -> bool:
-    return value is not None and not isinstance(value, Param) and env[value]
 
 
 def _number(size: object) -> int:

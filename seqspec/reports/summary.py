@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
-from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names
-from seqspec.graph.ir import Call, Graph, Node, Region, Value, join
-from seqspec.ops.pool import Pool
-from seqspec.reports.count import Cost, Count
+from seqspec.graph.dims import BATCH, ENCODER_TIME, LABELS, PAST, TIME, names
+from seqspec.graph.ir import Graph
+from seqspec.reports.count import Count
+from seqspec.reports.flow import Reach
+from seqspec.reports.growth import Grown
+from seqspec.reports.live import Live
+from seqspec.reports.parts import Growth, Part, parts, places
 from seqspec.reports.tables import refuse_past_tables, tables
 
 VERSION = 1
@@ -17,22 +20,12 @@ DEFAULT_TIME = 128
 
 
 @dataclass(frozen=True)
-class Part:
-    """One line: a part under its name, or `count` equal layers that follow each other, each with these numbers."""
-
-    name: str
-    what: str
-    count: int
-    parameters: int
-    flops: int
-    once: bool  # runs on the first call only
-
-
-@dataclass(frozen=True)
 class Summary:
     """`flops` are those of the call described by `sizes`; `flops_first` those of a first call, encoder included.
 
-    `state_bytes` are carried to the next call; `held_bytes` of them never change after the first.
+    `state_bytes` are carried to the next call; `held_bytes` of them never change after the first. `working_bytes` are
+    the most that a forward pass has alive at once, besides weights and state. `train_flops` are a forward and a
+    backward pass, the loss included; `kept_bytes` what the backward pass reads again.
     """
 
     name: str
@@ -44,13 +37,32 @@ class Summary:
     flops_first: int
     state_bytes: int
     held_bytes: int
+    working_bytes: int
+    train_flops: int
+    kept_bytes: int
+    growth: Growth
     parts: tuple[Part, ...]
+
+    @property
+    def train_flops_checkpointed(self) -> int:
+        """With what layers in a row compute again."""
+        return self.train_flops + sum(part.count * part.flops for part in self.parts if part.checkpointed)
+
+    @property
+    def kept_bytes_checkpointed(self) -> int:
+        """Without what layers in a row keep inside, but for the one whose gradients are being computed."""
+        layers = [part for part in self.parts if part.checkpointed]
+        inside = sum(part.count * part.inside_bytes for part in layers)
+        return self.kept_bytes - inside + max((part.inside_bytes for part in layers), default=0)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        data = {k: getattr(self, k) for k in ("name", "dtype", "parameters", "weight_bytes", "flops", "flops_first")}
-        data |= {"state_bytes": self.state_bytes, "held_bytes": self.held_bytes, "sizes": dict(self.sizes)}
-        return {"version": VERSION, **data, "parts": [vars(part) for part in self.parts]}
+        data: dict[str, Any] = {"version": VERSION} | {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("train_flops_checkpointed", "kept_bytes_checkpointed"):
+            data[name] = getattr(self, name)
+        data |= {"sizes": dict(self.sizes), "growth": self.growth._asdict()}
+        data["parts"] = [vars(part) | {"growth": part.growth._asdict()} for part in self.parts]
+        return data
 
 
 def summarise(
@@ -62,8 +74,9 @@ def summarise(
     past: int = 0,
     source_time: int | None = None,
     dtype: str = "float32",
+    growth: Grown | None = None,
 ) -> Summary:
-    """The report of a graph at given sizes.
+    """The report of a graph at given sizes; `growth` is said where it is given.
 
     `time` is 128 by default, or what a shorter table of positions has room for; `source_time` is the encoder's, and
     `time` by default.
@@ -74,70 +87,33 @@ def summarise(
     sizes = {BATCH: batch, TIME: time, PAST: past}
     if any(ENCODER_TIME in names(size) for value in graph.root.inputs for size in value.shape):
         sizes[ENCODER_TIME] = time if source_time is None else source_time
-    root = graph.root
-    refuse_past_tables(root, sizes)
-    count = Count(sizes, dtype)
-    late = tuple(v.name not in graph.once for v in root.inputs)
-    cost, _ = count.flops(root, late)
+    if any(LABELS in names(size) for value in graph.trainable.root.inputs for size in value.shape):
+        sizes[LABELS] = time
+    refuse_past_tables(graph.root, sizes)
+    return _counted(graph, name, Count(sizes, dtype), growth)
+
+
+def _counted(graph: Graph, name: str, count: Count, growth: Grown | None) -> Summary:
+    root, training = graph.root, graph.trainable.root
+    cost = count.cost(root, Reach.of(graph, root))
+    reach = Reach.of(graph, training)
+    trained = count.cost(training, reach)
+    found = list(places(count, training, reach, len(root.items)))
     parameters, weight_bytes = count.params(root)
     state_bytes, held_bytes = count.states(root)
     return Summary(
         name=name,
-        dtype=dtype,
-        sizes=sizes,
+        dtype=count.dtype,
+        sizes=count.sizes,
         parameters=parameters,
         weight_bytes=weight_bytes,
-        flops=cost.every if past else cost.total,
+        flops=cost.every if count.sizes[PAST] else cost.total,
         flops_first=cost.total,
         state_bytes=state_bytes,
         held_bytes=held_bytes,
-        parts=tuple(_collapsed(_parts(count, root, dict(zip(root.inputs, late, strict=True)), ""))),
+        working_bytes=Live(count).peak(root),
+        train_flops=trained.total + trained.backward,
+        kept_bytes=count.kept(training, reach.takes),
+        growth=growth.whole if growth else Growth(),
+        parts=tuple(parts(count, found, growth.places if growth else [Growth()] * len(found))),
     )
-
-
-def _parts(count: Count, region: Region, env: dict[Value, bool], scope: str) -> Iterator[tuple[Part, int]]:
-    """Every part that owns or computes something, with the identity of its region; stacks are opened."""
-    for item in region.items:
-        name = join(scope, item.scope)
-        if isinstance(item, Call) and not scope:
-            late = (v is not None and env.get(v, False) for v in item.inputs)
-            inner = dict(zip(item.region.inputs, late, strict=True))
-            count.flops_of(item, env)
-            yield from _parts(count, item.region, inner, name)
-            continue
-        cost = count.flops_of(item, env)
-        parameters, _ = count.params(item)
-        pools = isinstance(item, Node) and isinstance(item.op, Pool)
-        if parameters or cost.total or pools:
-            yield _part(name or "head", item, parameters, cost), id(item.region) if isinstance(item, Call) else 0
-
-
-def _part(name: str, item: Node | Call, parameters: int, cost: Cost) -> Part:
-    what = item.region.name if isinstance(item, Call) else type(item.op).__name__
-    if isinstance(item, Node) and isinstance(item.op, Pool):
-        what += f" ({item.op.kind})"
-    return Part(name, what, 1, parameters, cost.total, once=bool(cost.once and not cost.every))
-
-
-def _collapsed(parts: Iterator[tuple[Part, int]]) -> Iterator[Part]:
-    """Calls of one region in a row as one line: `decoder.layers.0-11`."""
-    run: list[Part] = []
-    before = 0
-    for part, region in parts:
-        if run and (region != before or not region or _numbers(part) != _numbers(run[0])):
-            yield _joined(run)
-            run = []
-        run.append(part)
-        before = region
-    if run:
-        yield _joined(run)
-
-
-def _numbers(part: Part) -> tuple[object, ...]:
-    return (part.parameters, part.flops, part.once)
-
-
-def _joined(run: list[Part]) -> Part:
-    first, last = run[0], run[-1]
-    name = first.name if len(run) == 1 else f"{first.name}-{last.name.rsplit('.', 1)[-1]}"
-    return Part(name, first.what, len(run), first.parameters, first.flops, first.once)
