@@ -111,7 +111,7 @@ class Recurrent(Op):
     def backward(self, takes: Sequence[bool], x: Value, *_: Value | None) -> Size:
         """The matrices again for weights, states and, where one is wanted, x; zeros at the start want none."""
         batch, time = x.shape[:2]
-        starts = time - 1 + any(takes[1:])
+        starts = time if any(takes[1:]) or not time else time - 1
         total: Size = 0
         for number, layer in enumerate(self.layers()):
             for d in layer:

@@ -57,11 +57,42 @@ def test_products_cost_what_torch_counts(row: Row) -> None:
     assert row.op.flops(*values(row)) == counter.get_total_flops()
 
 
+@pytest.mark.parametrize("row", [r for r in ROWS if isinstance(r.op, PRODUCTS)], ids=str)
+@pytest.mark.parametrize("learns", [True, False])
+def test_gradients_of_products_cost_what_torch_counts(row: Row, learns: bool) -> None:
+    """Of the weights, and of x where something before it learns."""
+    arguments = torch_arguments(row)
+    first = next(iter(arguments))
+    for name, x in arguments.items():
+        x.requires_grad_(name != first or learns)
+    with FlopCounterMode(display=False) as counter:
+        y = torch_module(row)(**arguments)[0]
+        forward = counter.get_total_flops()
+        y.sum().backward()
+    takes = (learns, *[True] * (len(row.inputs) - 1))
+    # torch counts the gradient of a grouped convolution's weights as if all inputs met all outputs
+    beside = (getattr(row.op, "groups", 1) - 1) * forward
+    assert row.op.backward(takes, *values(row)) == counter.get_total_flops() - forward - beside
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_what_is_kept_has_sizes(row: Row) -> None:
+    """Inputs, outputs, and what is stored beside them in the sizes of the inputs."""
+    inputs = [x and Value(f"x{n}", x.shape, x.dtype) for n, x in enumerate(row.inputs)]
+    outputs = [Value(f"y{n}", t.shape, t.dtype) for n, t in enumerate(row.op.infer(*inputs))]
+    takes = tuple(x is not None and x.dtype == "float" for x in inputs)
+    for value in row.op.keeps(takes, inputs, outputs):
+        assert value in (None, *inputs, *outputs) or value.name == ""
+        assert value is None or all(evaluate(size, row.sizes) >= 0 for size in value.shape)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_every_cost_is_a_number(row: Row) -> None:
-    cost = row.op.flops(*values(row))
-    assert isinstance(cost, int)
-    assert cost >= 0
+    inputs = values(row)
+    takes = tuple(x is not None and x.dtype == "float" for x in inputs)
+    for cost in (row.op.flops(*inputs), row.op.backward(takes, *inputs)):
+        assert isinstance(cost, int)
+        assert cost >= 0
 
 
 def test_a_window_on_a_long_text_is_counted_at_once() -> None:
