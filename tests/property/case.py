@@ -74,6 +74,19 @@ class Case:
         """Outputs by name, without the state."""
         return self.step(batch.inputs, None, model)[0]
 
+    def costs(self, batch: Batch) -> dict[str, float]:
+        """What float32 costs each output of models whose weights are the float32 neighbours of this one's."""
+        random, found = np.random.default_rng(3), dict[str, float]()
+        for _ in range(8):
+            ends = {n: np.where(random.random(w.shape) < 0.5, -np.inf, np.inf) for n, w in self.weights.items()}
+            beside = {n: np.nextafter(w, ends[n].astype(np.float32)) for n, w in self.weights.items()}
+            model = module(self.spec.graph, beside).eval()
+            single = self.run(batch, model)
+            double = self.run(batch, model.double())
+            gaps = {name: float(np.abs(single[name] - double[name]).max(initial=0)) for name in single}
+            found = {name: max(gap, found.get(name, 0.0)) for name, gap in gaps.items()}
+        return found
+
     def step(self, inputs: Arrays, state: Any, model: torch.nn.Module | None = None) -> tuple[dict[str, Array], Any]:
         model = model or self.double
         with torch.no_grad():

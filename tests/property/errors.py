@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 Array = Any
 Arrays = Mapping[str, Array]
+Costs = Callable[[], Mapping[str, float]]
 
 
 def same(got: Arrays, want: Arrays, tolerance: float, what: str = "") -> float:
@@ -33,8 +34,11 @@ def finite(array: Array, what: str) -> None:
     assert np.isfinite(array).all(), f"{what} is not finite:\n{array}"
 
 
-def same_single(got: Arrays, want: Arrays, exact: Arrays, what: str = "") -> float:
-    """float32 against float32: 2e-6 of the largest value apart, or no further from `exact` than 4 times `want` is."""
+def same_single(got: Arrays, want: Arrays, exact: Arrays, costs: Costs, what: str = "") -> float:
+    """float32 against float32: 2e-6 of the largest value apart, or no further from `exact` than 4 times `want` is.
+
+    Where that is not enough, luck may have made `want` good: `costs` says what float32 costs models beside this one.
+    """
     assert got.keys() == want.keys(), f"{what}: {sorted(got)} are not {sorted(want)}"
     worst = 0.0
     for name in want:
@@ -44,7 +48,8 @@ def same_single(got: Arrays, want: Arrays, exact: Arrays, what: str = "") -> flo
             continue
         error = np.abs(got[name] - want[name]).max() / max(np.abs(want[name]).max(), 1e-30)
         ours, theirs = (float(np.abs(x - exact[name]).max()) for x in (got[name], want[name]))
-        assert error <= 2e-6 or ours <= 4 * theirs + 1e-7, (
+        near = error <= 2e-6 or ours <= 4 * theirs + 1e-7
+        assert near or ours <= 4 * costs()[name], (
             f"{what} {name} is off by {error:.3g} of the largest value: {ours:.3g} from float64, torch {theirs:.3g}"
         )
         worst = max(worst, float(error))

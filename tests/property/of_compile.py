@@ -71,7 +71,7 @@ def a_session_is_torch(case: Case) -> float:
             parts.append(dict(result))
             state = result.state
     got, want = told(case, parts, case.run(batch, case.single))
-    return same_single(got, want, told(case, parts, case.run(batch))[1])
+    return same_single(got, want, told(case, parts, case.run(batch))[1], lambda: case.costs(batch))
 
 
 @lru_cache(maxsize=64)

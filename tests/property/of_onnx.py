@@ -51,12 +51,13 @@ def chunks_are_the_whole(case: Case) -> float | None:
         parts.append(values)
     single, double = case.run(batch, case.single), case.run(batch)
     got, want = told(case, parts, single)
-    return same_single(got, want, told(case, parts, double)[1])
+    return same_single(got, want, told(case, parts, double)[1], lambda: case.costs(batch))
 
 
 def _against_torch(case: Case, onnx: Onnx, batch: Batch) -> float:
     batch = batch.unplaced()
-    return same_single(onnx.run(batch), case.run(batch, case.single), case.run(batch))
+    single, double = case.run(batch, case.single), case.run(batch)
+    return same_single(onnx.run(batch), single, double, lambda: case.costs(batch))
 
 
 PROPERTIES = (
