@@ -104,12 +104,15 @@ def refuse_file(path: Path, ours: Callable[[bytes], bool]) -> None:
         raise CompileError("SEQ403", text, "nothing was changed; give the path of a file that does not exist yet")
 
 
-def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Writes the manifest, last of all, with size and SHA-256 of every file; `known` has those hashed on the way."""
+def seal(folder: Path, manifest: Mapping[str, Any], known: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Writes the manifest, last of all, with size and SHA-256 of every file.
+
+    `known` has those hashed on the way, and None for files that may be changed.
+    """
     files = {}
     for name in names(folder):
         _sync(folder / name)
-        files[name] = known.get(name) or record(folder / name)
+        files[name] = known[name] if name in known else record(folder / name)
     whole = {"seqspec": SCHEMA, **manifest, "files": files}
     text = json.dumps(whole | {"sha256": digest(whole)}, indent=2, ensure_ascii=False)
     write(folder / MANIFEST, (text + "\n").encode())

@@ -105,15 +105,16 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
     return Manifest(folder, *known)
 
 
-def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    """Sizes first: a file cut short is found before anything is hashed."""
-    for name, wanted in files.items():
+def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Sizes first: a file cut short is found before anything is hashed. What is listed without them may be changed."""
+    recorded = {name: wanted for name, wanted in files.items() if wanted is not None}
+    for name, wanted in recorded.items():
         file = folder / name
         if not file.is_file():
             raise damaged(file, "it is missing")
         if file.stat().st_size != wanted["size"]:
             raise damaged(file, f"it has {file.stat().st_size} bytes instead of {wanted['size']}")
-    for name, wanted in files.items():
+    for name, wanted in recorded.items():
         if record(folder / name)["sha256"] != wanted["sha256"]:
             raise damaged(folder / name, "its content is not what was written (SHA-256 differs)")
 

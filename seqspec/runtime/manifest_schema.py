@@ -103,7 +103,7 @@ class _Common(_Entry):
     versions: dict[Name, str]
     signature: _Signature
     inputs: dict[Name, _Facts]
-    files: dict[File, _Record]
+    files: dict[File, _Record | None]
     sha256: Sha256
 
     @model_validator(mode="after")

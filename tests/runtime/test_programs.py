@@ -205,6 +205,14 @@ def test_what_they_cannot_drive_is_refused_at_its_place(name: str, program: str,
     assert not (tmp_path / "out").exists()
 
 
+def test_settings_of_programs_may_be_changed(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(folders["gpt2"], tmp_path / "out")
+    for name in ("genai_config.json", "config.json", "generation_config.json"):
+        (folder / name).write_text((folder / name).read_text() + "\n")
+    assert ours(folder, PROMPTS) == ours(folders["gpt2"], PROMPTS)
+    _compiled(folder, "gpt2")  # and replaced
+
+
 def test_a_folder_of_folders_is_ours(folders: dict[str, Path], tmp_path: Path) -> None:
     """It is checked whole, verified, and replaced; with a foreign file in it it is not."""
     folder = shutil.copytree(folders["uneven"], tmp_path / "out")

@@ -78,7 +78,9 @@ def write_directory(
     files = others.files(flat, known, asked, in_place=described["in_place"])
     models = _lower(flat, roles, tensors)
     with replacing(path) as folder:
-        hashed = {others.data(asked): data.write_data(models.values(), folder / others.data(asked))}
+        # settings of other programs are their users' to change
+        hashed: dict[str, dict[str, Any] | None] = dict.fromkeys(files)
+        hashed[others.data(asked)] = data.write_data(models.values(), folder / others.data(asked))
         for role, made in models.items():
             write(folder / places[role], ir.to_proto(made).SerializeToString(deterministic=True))
         for name, content in {**files, **contents(tokenizer), "spec.yaml": spec.encode()}.items():
