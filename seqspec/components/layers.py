@@ -62,7 +62,13 @@ def named_block(name: str, blocks: Blocks) -> Layer:
 class Entry(Family):
     """An entry of `layers`: so many layers, all of that `repeat` times."""
 
-    kinds: ClassVar = {"lstm": "lstm:LSTM", "gru": "gru:GRU", "rnn": "rnn:RNN", "linear": "linear:LinearLayer"}
+    kinds: ClassVar = {
+        "lstm": "lstm:LSTM",
+        "gru": "gru:GRU",
+        "rnn": "rnn:RNN",
+        "conv": "conv:ConvLayer",
+        "linear": "linear:LinearLayer",
+    }
     keys: ClassVar = {"block": "blocks:Block", "pattern": "blocks:Pattern"}
     has_blocks: ClassVar[bool] = False
     """Whether it is made of sublayers."""

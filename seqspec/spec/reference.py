@@ -15,6 +15,7 @@ from seqspec.components import (
     biases,
     blocks,
     bridge,
+    conv,
     cross_attention,
     ctc,
     efficient,
@@ -125,6 +126,7 @@ GROUPS = (
     Group("Layers", "layer", {
         blocks.Block: "layers: [{block: [{kind: ffn, d_ff: 256}]}]",
         blocks.Pattern: "layers: [{pattern: [wide]}]",
+        conv.ConvLayer: "layers: [{kind: conv, channels: 64, kernel: 3}]",
         linear.LinearLayer: "layers: [{kind: linear, size: 64}]",
         lstm.LSTM: "layers: [{kind: lstm, hidden_size: 64}]",
         gru.GRU: "layers: [{kind: gru, hidden_size: 64}]",

@@ -42,6 +42,7 @@ def test_it_accepts_what_is_laid_over_another() -> None:
 
 TOGETHER = {
     "audio-kernel-even",  # that a number is odd no schema of ours says
+    "conv-even",
     "llama3-factors",
     "lm-of-features",
     "outputs-and-head",

@@ -13,6 +13,7 @@ from seqspec.ops.bias import Bias
 from seqspec.ops.conv import Conv1d, PatchEmbedding
 from seqspec.ops.ctc import CtcLoss
 from seqspec.ops.frames import ChannelsLast, ClassToken, RealFirst, Subsample
+from seqspec.ops.time_conv import TimeConv
 
 B, T = dim(BATCH), dim(TIME)
 SIZES = {BATCH: 3, TIME: 5, PAST: 0}
@@ -38,6 +39,29 @@ def convolutions() -> Iterator[Row]:
         shape = (B, channels, height, width)
         pixels = Input(shape, random(3, channels, height, width))
         yield Row(f"{height}x{width}-{patch}", PatchEmbedding(channels, 7, patch), (pixels,), SIZES)
+
+
+def convolutions_over_real_steps() -> Iterator[Row]:
+    for kernel, dilation, causal in (
+        (3, 1, True),
+        (2, 3, True),
+        (4, 2, True),
+        (1, 1, True),
+        (3, 1, False),
+        (5, 2, False),
+    ):
+        op = TimeConv(6, 4, kernel, dilation, causal, bias=kernel != 3)
+        name = f"{kernel}-{dilation}-{causal}"
+        for padding, mask in (("mask", MASK), ("mask-none", None)):
+            yield Row(f"{name}-{padding}", op, (frames(6), Input((B, T), mask, "bool")), SIZES, onnx=mask is not None)
+        yield Row(f"{name}-absent", op, (frames(6), None), SIZES)
+        yield Row(f"{name}-one", op, (frames(6, 1), Input((B, T), MASK[:, :1], "bool")), {**SIZES, TIME: 1})
+    for dilation, time in product((1, 2), (0, 1, 5)):
+        op = TimeConv(6, 4, 3, dilation, stateful=True)
+        before, known = random(3, 2 * dilation, 6), Input((B, dim(PAST) + T), MASK[:, :time], "bool")
+        for name, past, mask in (("past", before, known), ("no-past", None, known), ("unpadded", before, None)):
+            sizes = {**SIZES, TIME: time}
+            yield Row(f"{dilation}-{time}-{name}", op, (frames(6, time), mask), sizes, (past,), onnx=past is not None)
 
 
 def masks() -> Iterator[Row]:
@@ -77,4 +101,4 @@ def heads() -> Iterator[Row]:
     )
 
 
-ROWS: list[Row] = [*convolutions(), *masks(), *heads()]
+ROWS: list[Row] = [*convolutions(), *convolutions_over_real_steps(), *masks(), *heads()]

@@ -15,6 +15,7 @@ from seqspec.components import (
     biases,
     blocks,
     bridge,
+    conv,
     cross_attention,
     ctc,
     efficient,
@@ -72,6 +73,7 @@ encoder:
 """
 GRU, RNN = LSTM.replace("lstm", "gru"), LSTM.replace("lstm", "rnn")
 LINEAR = FEATURES.replace("{kind: gru, hidden_size: 8}", "{kind: linear, size: 4}")
+CONV = FEATURES.replace("{kind: gru, hidden_size: 8}", "{kind: conv, channels: 3, kernel: 3}")
 PATTERN = """
 seqspec: 1
 name: base
@@ -334,6 +336,9 @@ GROUPS = (
     Group(gru.GRU, GRU, LAYER, _RECURRENT | {"reset": "before", "update": "write"}),
     Group(rnn.RNN, RNN, LAYER, _RECURRENT | {"activation": "sigmoid"}),
     Group(linear.LinearLayer, LINEAR, LAYER, {"repeat": "2", "size": "5", "activation": "tanh", "bias": "false"}),
+    Group(conv.ConvLayer, CONV, LAYER, {
+        "repeat": "2", "channels": "5", "kernel": "5", "dilation": "2", "causal": "true", "activation": "tanh",
+        "bias": "false"}),
     Group(bridge.Zeros, LSTM, "", {"kind": (f"{LAYER}.initial_state=learned", f"{LAYER}.initial_state=zeros")}),
     Group(bridge.Learned, LSTM, "", {"kind": f"{LAYER}.initial_state=learned"}),
     Group(bridge.Given, LSTM, "", {"kind": f"{LAYER}.initial_state=given"}),

@@ -328,10 +328,24 @@ linears = _kind(
 )
 
 
+convolutions = st.one_of(
+    _kind(
+        "conv", {"dilation": st.integers(1, 3), "bias": st.booleans()}, kernel=st.just(3), channels=st.integers(1, 6)
+    ),
+    _kind(
+        "conv",
+        {"dilation": st.integers(1, 3), "activation": st.sampled_from(["none", "gelu"]), "repeat": st.integers(1, 2)},
+        kernel=st.sampled_from([2, 4]),
+        channels=st.integers(1, 6),
+        causal=st.just(True),
+    ),
+)
+
+
 def width_of(layer: Plain) -> int:
     """Channels that a bare layer without `attend` puts out."""
-    if layer["kind"] == "linear":
-        return int(layer["size"])
+    if layer["kind"] in ("linear", "conv"):
+        return int(layer["size"] if layer["kind"] == "linear" else layer["channels"])
     doubled = layer.get("bidirectional", False) and layer.get("merge") != "sum"
     return int(layer.get("projection_size") or layer["hidden_size"]) * (2 if doubled else 1)
 

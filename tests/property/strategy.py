@@ -143,20 +143,20 @@ def _mixed(draw: st.DrawFn, causal: bool) -> Plain:
 
 @st.composite
 def _recurrent_layers(draw: st.DrawFn, two_ways: bool) -> tuple[list[Plain], int]:
-    """One or two recurrent layers and linear ones between, and the channels that they put out."""
+    """One or two recurrent layers and perhaps one of another sort among them, and the channels that they put out."""
     layers = [draw(parts.recurrents(draw(st.integers(1, 6)), two_ways, 2)) for _ in range(draw(st.integers(1, 2)))]
     if draw(st.integers(0, 3)) == 0:
         layers[0]["repeat"] = draw(st.integers(1, 2))
-    layers = _with_linear(draw, layers)
+    layers = _with_another(draw, layers)
     return layers, parts.width_of(layers[-1])
 
 
-def _with_linear(draw: st.DrawFn, layers: list[Plain]) -> list[Plain]:
-    """The same, perhaps with a linear layer somewhere."""
+def _with_another(draw: st.DrawFn, layers: list[Plain]) -> list[Plain]:
+    """The same, perhaps with a linear layer or a convolution somewhere."""
     if draw(st.integers(0, 2)):
         return layers
     place = draw(st.integers(0, len(layers)))
-    return [*layers[:place], draw(parts.linears), *layers[place:]]
+    return [*layers[:place], draw(st.one_of(parts.linears, parts.convolutions)), *layers[place:]]
 
 
 def _outside(draw: st.DrawFn, width: int, causal: bool) -> Plain:
@@ -272,7 +272,7 @@ def _reading_layers(draw: st.DrawFn, spec: Spec) -> list[Plain]:
             layer["initial_state"] = draw(_bridges(encoder, layers, n, total, whole=n == 0 and not read))
     if attending:
         layers[-1]["attend"] = draw(parts.attends(parts.width_of(layers[-1]), encoder.width))
-    return _with_linear(draw, layers)
+    return _with_another(draw, layers)
 
 
 @st.composite
