@@ -1,4 +1,4 @@
-"""Attention against numbers worked out by hand and what real libraries got wrong: /work/shared/cases by number."""
+"""Attention against numbers worked out by hand and what real libraries got wrong: published pitfalls by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small print of norms and activations: /work/shared/cases/34."""
+"""The small print of norms and activations: published pitfalls, number 34."""
 
 from __future__ import annotations
 

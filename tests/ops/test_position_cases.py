@@ -1,4 +1,4 @@
-"""Positions and rotations against numbers worked out by hand, /work/shared/cases by number, and transformers."""
+"""Positions and rotations against numbers worked out by hand, published pitfalls by number, and transformers."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _with_another(draw: st.DrawFn, layers: list[Plain]) -> list[Plain]:
     if draw(st.integers(0, 2)):
         return layers
     place = draw(st.integers(0, len(layers)))
-    return [*layers[:place], draw(st.one_of(parts.linears, parts.convolutions)), *layers[place:]]
+    return [*layers[:place], draw(st.one_of(parts.convolutions, parts.linears)), *layers[place:]]
 
 
 def _outside(draw: st.DrawFn, width: int, causal: bool) -> Plain:
