@@ -330,7 +330,11 @@ linears = _kind(
 
 convolutions = st.one_of(
     _kind(
-        "conv", {"dilation": st.integers(1, 3), "bias": st.booleans()}, kernel=st.just(3), channels=st.integers(1, 6)
+        "conv",
+        {"dilation": st.integers(1, 3), "bias": st.booleans()},
+        name=st.just("slide"),
+        kernel=st.just(3),
+        channels=st.integers(1, 6),
     ),
     _kind(
         "conv",
