@@ -46,6 +46,9 @@ class Drawn(Mapping[str, Weight]):
     def __getitem__(self, name: str) -> Weight:
         return initial(self.params[name], self.seed)
 
+    def __contains__(self, name: object) -> bool:  # a Mapping's own draws the values
+        return name in self.params
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.params)
 

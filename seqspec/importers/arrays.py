@@ -28,6 +28,9 @@ class Arrays(Mapping[str, Array]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.tensors)
 
+    def __contains__(self, name: object) -> bool:  # a Mapping's own reads the tensor
+        return name in self.tensors
+
     def __len__(self) -> int:
         return len(self.tensors)
 

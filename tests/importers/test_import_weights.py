@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from seqspec.diagnostics import CompileError
+from seqspec.importers.arrays import Arrays
 from seqspec.importers.weights import Tensor, read_file, read_folder, write_file
 
 
@@ -153,3 +154,15 @@ def test_deep_nesting_in_a_header_is_an_error(tmp_path: Path) -> None:
     file.write_bytes(struct.pack("<Q", len(text)) + text)
     with pytest.raises(CompileError, match="SEQ409"):
         read_file(file)
+
+
+def test_which_names_there_are_is_known_without_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_file(sample(), tmp_path / "model.safetensors")
+    arrays = Arrays(tmp_path / "model.safetensors")
+
+    def read(_: Arrays, name: str) -> Any:
+        raise AssertionError(f"{name} is read")
+
+    monkeypatch.setattr(Arrays, "__getitem__", read)
+    assert "a.weight" in arrays
+    assert "e" not in arrays
