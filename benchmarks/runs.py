@@ -1,0 +1,124 @@
+"""The works as calls, ready to be timed: of a module of ours or of transformers', of a Session, of any ONNX file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import torch
+
+from benchmarks.pairs import Run
+from benchmarks.works import WORDS, Work
+from seqspec.runtime.generate import generate
+from seqspec.runtime.session import Session
+
+HEADS, WIDTH, ROOM = 2, 64, 2304  # of the decoder's cache; positions that a shared one has
+
+
+def eager(module: torch.nn.Module, work: Work) -> Run:
+    """A module of ours."""
+    if work.greedy:
+        return lambda: _spoken(module, work)
+    inputs = {name: torch.from_numpy(array) for name, array in work.inputs.items()}
+    state = _prompted(module, work).state if work.past else None
+
+    def run() -> Any:
+        with torch.inference_mode():
+            return module(**inputs, **({"state": state} if work.past else {}))
+
+    return run
+
+
+def stepwise(module: torch.nn.Module, work: Work) -> Run:
+    """A decoder behind an encoder, a token a call: what one writes who does not see that the head can wait."""
+    inputs = {name: torch.from_numpy(array) for name, array in work.inputs.items()}
+
+    def run() -> Any:
+        state, logits = None, []
+        with torch.inference_mode():
+            for token in inputs["decoder_input_ids"].split(1, dim=1):
+                first = {"input_ids": inputs["input_ids"]} if state is None else {}
+                output = module(decoder_input_ids=token, state=state, **first)
+                state = output.state
+                logits.append(output.logits)
+            return torch.cat(logits, 1)
+
+    return run
+
+
+def of_transformers(module: torch.nn.Module, work: Work) -> Run:
+    """A module of transformers', whose cache is handed in anew each time, since a call appends to it."""
+    from transformers import DynamicCache
+
+    inputs = {name: torch.from_numpy(array) for name, array in work.inputs.items()}
+    cached = [(k.keys, k.values) for k in _prompted(module, work).cache.layers] if work.past else None
+
+    def run() -> Any:
+        with torch.inference_mode():
+            return module(**inputs, **({"cache": DynamicCache(cached)} if work.model == "decoder" else {}))
+
+    return run
+
+
+class OneThread(ort.SessionOptions):  # type: ignore[misc]
+    """The options of every session in this process: onnxruntime's own threads spin while they wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.intra_op_num_threads = 1
+
+
+ort.SessionOptions = OneThread
+
+
+def of_session(folder: Path, work: Work) -> Run:
+    """Our Session."""
+    session = Session(folder)
+    return (lambda: _spoken(session, work)) if work.greedy else (lambda: session.run(work.inputs))
+
+
+def of_file(file: Path, work: Work) -> Run:
+    """A file on bound values; its cache in one buffer where the graph's kernel writes in place."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    binding, batch = session.io_binding(), len(work.lengths)
+    given = {
+        **work.inputs,
+        "attention_mask": work.mask,
+        "position_ids": np.tile(np.arange(work.past, work.past + work.time), (batch, 1)),
+        "token_type_ids": np.zeros((batch, work.time), np.int64),
+    }
+    in_place = bool(work.past) and b"GroupQueryAttention" in file.read_bytes()
+    held: list[Any] = []  # onnxruntime keeps no reference to what it reads
+    for value in session.get_inputs():
+        if value.name in given:
+            held.append(np.ascontiguousarray(given[value.name]))
+            binding.bind_cpu_input(value.name, held[-1])
+            continue
+        cache = np.zeros((batch, HEADS, ROOM if in_place else work.past, WIDTH), np.float32)
+        cache[:, :, : work.past] = np.random.default_rng(1).standard_normal((batch, HEADS, work.past, WIDTH))
+        held.append(ort.OrtValue.ortvalue_from_numpy(cache))
+        binding.bind_ortvalue_input(value.name, held[-1])
+        if in_place:
+            binding.bind_ortvalue_output(value.name.replace("past_key_values", "present"), held[-1])
+    for value in session.get_outputs():
+        if not (in_place and value.name.startswith("present")):
+            binding.bind_output(value.name)
+
+    def run() -> Any:
+        session.run_with_iobinding(binding)
+        return held
+
+    return run
+
+
+def _prompted(module: torch.nn.Module, work: Work) -> Any:
+    with torch.inference_mode():
+        return module(input_ids=torch.randint(4, WORDS, (len(work.lengths), work.past)))
+
+
+def _spoken(model: Any, work: Work) -> Any:
+    return generate(model, work.ids, max_new_tokens=work.time, decoder_start_id=2)

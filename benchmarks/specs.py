@@ -1,0 +1,27 @@
+"""The recurrent models that are timed: stacked layers in both directions, and an encoder-decoder after Bahdanau."""
+
+from __future__ import annotations
+
+VOCABULARY, WIDTH = 8192, 256
+
+LAYERS = """
+seqspec: 1
+name: bench-{kind}
+encoder:
+  input: {{kind: features, size: 256}}
+  d_model: 256
+  layers: [{{kind: {kind}, hidden_size: 256, num_layers: 2, bidirectional: true}}]
+"""
+BAHDANAU = """
+seqspec: 1
+name: bench-bahdanau
+encoder:
+  input: {kind: tokens, vocab_size: 8192, pad_id: 0}
+  d_model: 256
+  layers: [{kind: gru, hidden_size: 256}]
+decoder:
+  input: {kind: tokens, vocab_size: 8192}
+  d_model: 256
+  layers: [{kind: gru, hidden_size: 256, attend: {from: encoder, score: additive, query: previous}}]
+head: {kind: lm}
+"""
