@@ -46,6 +46,10 @@ class GruRule(Rule):
         return (self.reset, self.update) == ("after", "keep")
 
     @property
+    def gates_of_state(self) -> int:
+        return 3 if self.reset == "after" else 2
+
+    @property
     def onnx_attributes(self) -> dict[str, Any]:
         return {"linear_before_reset": int(self.reset == "after")}
 

@@ -83,6 +83,11 @@ class Rule(ABC):
         raise NotImplementedError
 
     @property
+    def gates_of_state(self) -> int:
+        """How many blocks of U multiply the state itself; the others multiply what is computed in the step."""
+        return self.gates
+
+    @property
     def onnx_attributes(self) -> dict[str, Any]:
         """Attributes of ONNX's op, for one direction."""
         return {}
@@ -123,10 +128,11 @@ def step_flops(rule: Rule, input_size: int, hidden_size: int) -> int:
 
 
 def step_products(rule: Rule, input_size: int, hidden_size: int) -> tuple[int, int, int]:
-    """FLOPs of W x, of U h, and of what other matrices there are."""
-    rows = 2 * rule.gates * hidden_size
-    more = sum(prod(s) for s in rule.more_parameters(hidden_size).values() if len(s) == 2)
-    return rows * input_size, rows * rule.widths(hidden_size)[0], 2 * more
+    """FLOPs of W x, of U h, and of the products that take something computed in the step."""
+    block, width = 2 * hidden_size, rule.widths(hidden_size)[0]
+    more = sum(2 * prod(s) for s in rule.more_parameters(hidden_size).values() if len(s) == 2)
+    more += (rule.gates - rule.gates_of_state) * block * width
+    return rule.gates * block * input_size, rule.gates_of_state * block * width, more
 
 
 def uniform(hidden_size: int) -> Init:

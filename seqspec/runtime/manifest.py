@@ -98,11 +98,8 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
     facts = {name: Facts.from_json(fact) for name, fact in data["inputs"].items()}
     signature = Signature.from_json(data["signature"])
     options, in_place = {name: data[name] for name in _OPTIONS if name in data}, bool(data.get("in_place"))
-    tokenizer = data.get("tokenizer")
-    if tokenizer is not None and tokenizer["file"] not in data["files"]:
-        raise ValueError(f"{tokenizer['file']} is not among its files")
-    known = (data["backend"], data["target"], data["dtype"], graphs, signature, facts, options, in_place, tokenizer)
-    return Manifest(folder, *known)
+    known = (data["backend"], data["target"], data["dtype"], graphs, signature, facts, options, in_place)
+    return Manifest(folder, *known, data.get("tokenizer"))
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any] | None]) -> None:

@@ -98,13 +98,26 @@ class _Record(_Entry):
     sha256: Sha256
 
 
+class _Tokenizer(_Entry):
+    file: File
+    eos_id: Annotated[int, Field(ge=0)] | None = None
+    start_id: Annotated[int, Field(ge=0)] | None = None
+
+
 class _Common(_Entry):
     seqspec: Literal[1]
     versions: dict[Name, str]
     signature: _Signature
     inputs: dict[Name, _Facts]
     files: dict[File, _Record | None]
+    tokenizer: _Tokenizer | None = None
     sha256: Sha256
+
+    @model_validator(mode="after")
+    def _the_tokenizer_is_a_file(self) -> _Common:
+        if self.tokenizer is not None and self.tokenizer.file not in self.files:
+            raise ValueError(f"{self.tokenizer.file!r} is not among its files")
+        return self
 
     @model_validator(mode="after")
     def _names_lead_somewhere(self) -> _Common:

@@ -38,7 +38,7 @@ class Sizes:
     def of(cls, model: seqspec.Model) -> Sizes:
         stack = next(iter(model.resolved().stacks.values()))
         layers = list(stack.flat())
-        parts = {part.kind: part for part in layers[0].parts}
+        parts = {part.kind: part for part in layers[0].sublayers}
         attention, ffn = parts["attention"], parts["ffn"]
         position = stack.position.model_dump(exclude_none=True) if stack.position else {}
         return cls(
