@@ -1,6 +1,6 @@
-"""What a caller hands to a function, refused where the function does not take it: SEQ417, or SEQ517 when running.
+"""Checks of the arguments callers pass: a wrong one raises SEQ417 while compiling, SEQ517 while running.
 
-Every check says the argument's name, what it takes and what was given, and nothing is converted silently.
+Every message names the argument, what it takes and what was given. Nothing is converted silently.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from .errors import CompileError, RuntimeFault, SeqspecError
 from .escape import quoted
 from .suggest import did_you_mean
 
-Where = Literal["SEQ417", "SEQ517"]
-COMPILING: Where = "SEQ417"
-RUNNING: Where = "SEQ517"
+Code = Literal["SEQ417", "SEQ517"]
+COMPILING: Code = "SEQ417"
+RUNNING: Code = "SEQ517"
 
 
-def refused(name: str, takes: str, value: object, hint: str | None = None, *, code: Where = COMPILING) -> SeqspecError:
-    """The error to raise: "`name` takes …, not …"."""
+def refused(name: str, takes: str, value: object, hint: str | None = None, *, code: Code = COMPILING) -> SeqspecError:
+    """The error for the caller to raise: "`name` takes …, not …"."""
     kind = CompileError if code == COMPILING else RuntimeFault
     return kind(code, f"`{name}` takes {takes}, not {given(value)}", hint)
 
 
 def given(value: object) -> str:
-    """What a value is, in a sentence: short plain values themselves, of others the type."""
+    """A value as a sentence shows it: short plain values as they are, anything else by its type."""
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, str):
@@ -37,8 +37,8 @@ def given(value: object) -> str:
     return f"a value of type {quoted(type(value).__name__)}"
 
 
-def path(value: Any, name: str = "path", *, code: Where = COMPILING) -> Path:
-    """A text or a path of `os`, as a Path."""
+def path(value: Any, name: str = "path", *, code: Code = COMPILING) -> Path:
+    """The path that a string or an `os.PathLike` names."""
     plain = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(plain, str):
         raise refused(name, "a path, as text or a `pathlib.Path`", plain, code=code)
@@ -47,16 +47,16 @@ def path(value: Any, name: str = "path", *, code: Where = COMPILING) -> Path:
     return Path(plain)
 
 
-def word(value: object, name: str, known: Iterable[str], *, code: Where = COMPILING) -> None:
-    """One of the known words."""
+def word(value: object, name: str, known: Iterable[str], *, code: Code = COMPILING) -> None:
+    """Refuses what is not one of the known words."""
     words = list(known)
     if not isinstance(value, str) or value not in words:
         hint = did_you_mean(value, words) if isinstance(value, str) else None
         raise refused(name, f"one of {', '.join(map(quoted, words))}", value, hint, code=code)
 
 
-def whole(value: object, name: str, *, least: int = 0, code: Where = COMPILING) -> None:
-    """A whole number from `least` up; NumPy's count, booleans do not."""
+def whole(value: object, name: str, *, least: int = 0, code: Code = COMPILING) -> None:
+    """Refuses what is not a whole number of at least `least`. NumPy integers pass, booleans do not."""
     try:
         fits = not isinstance(value, bool) and operator.index(value) >= least  # type: ignore[arg-type]
     except TypeError:
@@ -66,7 +66,7 @@ def whole(value: object, name: str, *, least: int = 0, code: Where = COMPILING) 
 
 
 def texts(value: object, name: str, what: str) -> None:
-    """A list of texts; a single one is no list of its letters."""
+    """Refuses what is not a list or tuple of strings. A single string is not read as a list of its characters."""
     if not isinstance(value, list | tuple):
         raise refused(name, f"a list of {what}", value)
     for item in value:
@@ -75,7 +75,7 @@ def texts(value: object, name: str, what: str) -> None:
 
 
 def flag(value: object, name: str) -> None:
-    """True or False."""
+    """Refuses what is not True or False."""
     if not isinstance(value, bool):
         raise refused(name, "True or False", value)
 

@@ -1,4 +1,4 @@
-"""One finding: a code, a sentence, a place, and where possible a way to mend it."""
+"""One finding: a code, a sentence, a place, and where possible a fix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Related:
 
 
 class Fix(NamedTuple):
-    """Replacing the text at `span` by `text` mends the finding."""
+    """Replacing the text at `span` with `text` resolves the finding."""
 
     text: str
     file: str
@@ -45,9 +45,10 @@ class Fix(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """`path` is the YAML path (`decoder.layers[0].heads`); no `file` means no place in any file.
+    """A finding: what is wrong, where, and what to write instead.
 
-    Message, hint and path are escaped and clipped here, once, so that no renderer can forget it.
+    `path` is the YAML path (`decoder.layers[0].heads`). An empty `file` means that the finding has no place in any
+    file. Message, hint, label and path are escaped and clipped here, once, so that no renderer can forget to.
     """
 
     code: str
@@ -71,26 +72,32 @@ class Diagnostic:
 
     @property
     def line(self) -> int:
+        """The first line, counted from 1."""
         return self.span.line
 
     @property
     def column(self) -> int:
+        """The first column, in code points counted from 1."""
         return self.span.column
 
     @property
     def end_line(self) -> int:
+        """The line where the place ends."""
         return self.span.end_line
 
     @property
     def end_column(self) -> int:
+        """The column just after the place."""
         return self.span.end_column
 
     @property
     def severity(self) -> Severity:
+        """`error` or `warning`, by its code."""
         return CODES[self.code].severity
 
     @property
     def slug(self) -> str:
+        """The readable name of its code, such as `unknown-field`."""
         return CODES[self.code].slug
 
     def replace(self, **changes: object) -> Diagnostic:

@@ -1,4 +1,4 @@
-"""The exceptions users see: each carries diagnostics with codes, and no others leave the API."""
+"""The exceptions users see. Each carries diagnostics with codes, and the API raises no others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .diagnostic import Diagnostic
 
 
 class SeqspecError(Exception):
-    """Something is wrong that has no place in a spec; `diagnostics` holds that one finding."""
+    """Something is wrong outside of any spec. `diagnostics` holds that one finding."""
 
     def __init__(self, code: str, message: str, hint: str | None = None, file: str = "", path: str = "") -> None:
         self._set((Diagnostic(code, message, file=file, path=path, hint=hint),), {}, 0)
@@ -25,13 +25,13 @@ class SeqspecError(Exception):
         return self.diagnostics[0].code
 
     def __str__(self) -> str:
-        from .render.text import render_all  # here, because renderers know errors and reports
+        from .render.text import render_all  # not at the top: renderers import reports, which import this module
 
         return render_all(self.diagnostics, self.sources, hidden=self.hidden)
 
 
 class SpecError(SeqspecError):
-    """A spec is wrong: `diagnostics`, each with .code .message .file .line .column.
+    """A spec is wrong. Each of its `diagnostics` has .code .message .file .line .column.
 
     `sources` maps file names to their text, so that `str(error)` can show the lines.
     """
@@ -50,10 +50,10 @@ class SpecError(SeqspecError):
 
 
 class CompileError(SeqspecError):
-    """A spec that checks cannot be compiled, exported, imported or verified here (SEQ4xx)."""
+    """A valid spec cannot be compiled, exported, imported or verified here (SEQ4xx)."""
 
     def place(self, found: Diagnostic, sources: Mapping[str, str]) -> None:
-        """The same finding with its place in the spec."""
+        """Replaces the finding by `found`, which says where in the spec it lies."""
         self._set((found,), sources, 0)
 
 

@@ -1,8 +1,8 @@
-"""Text from a spec, made safe to print.
+"""Makes text from a spec safe to print.
 
-Spec text can move a cursor, hide characters or reorder them: C0 and C1 controls, ESC, bidirectional
-controls, zero-width characters, lone surrogates. All of them are shown as escapes (`\\x1b`,
-`\\u202e`), so that what is printed is what is there.
+Spec text can move the cursor, hide characters or reorder them: C0 and C1 controls, ESC, bidirectional
+controls, zero-width characters, lone surrogates. All of these are shown as escapes (`\\x1b`,
+`\\u202e`), so that what is printed is what the file holds.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ MAX_MESSAGE_BYTES = 4096
 
 
 def escape_character(character: str) -> str:
-    """A character as it is shown: itself, or an escape if it is invisible or acts on a terminal."""
+    """The character itself, or an escape if it is invisible or controls a terminal."""
     if " " <= character <= "~":
         return character
-    import unicodedata  # only text beyond ASCII pays for it
+    import unicodedata  # not at the top: only text beyond ASCII pays for it
 
     if unicodedata.category(character) not in _HIDDEN:
         return character
@@ -30,7 +30,7 @@ def escape_character(character: str) -> str:
 
 
 def escape(text: str) -> str:
-    """The text on one line with nothing hidden. Escaping twice changes nothing."""
+    """The text on one line with nothing hidden. Idempotent."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(escape_character, text))
@@ -54,7 +54,7 @@ def quoted(value: object, limit: int = 60) -> str:
 
 
 def width(text: str) -> int:
-    """Terminal cells of escaped text: two for wide East Asian characters, none for marks."""
+    """Terminal cells that escaped text takes: two for wide East Asian characters, none for combining marks."""
     if text.isascii():
         return len(text)
     import unicodedata

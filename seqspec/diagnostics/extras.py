@@ -1,4 +1,4 @@
-"""Packages that only some steps need, told as the extra that brings them."""
+"""Optional packages: a missing one is reported by the extra that installs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import CompileError
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around imports: a package that is missing is an error that says what to install."""
+    """Wraps imports of the packages in extra `name`: a missing one becomes SEQ401, which says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The page of all codes, docs/errors.md: `python -m seqspec.diagnostics.page > docs/errors.md`."""
+"""Writes the page of all codes: `python -m seqspec.diagnostics.page > docs/errors.md`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ GROUPS = {
 }
 _HEAD = """# Errors
 
-Everything that seqspec can say, a line a code. A message names the values in question and where they stand, and says
-what to write instead; here is what its code means in general. `seqspec explain SEQ201` prints one of them, `--format
-json` gives codes to programs, and a number is never used again for something else.
+Every diagnostic of seqspec, one row per code. A message names the values in question and where they are, and says what
+to write instead; this page says what its code means in general. `seqspec explain SEQ201` prints one entry, `--format
+json` gives codes to programs, and a number is never reused for something else.
 
-What is marked as a warning stops nothing. Of examples, the first is the mistake and the second mends it.
+A code marked as a warning stops nothing. Examples show the mistake first, then the fix.
 
 This page is written by `python -m seqspec.diagnostics.page`.
 """
 
 
 def markdown() -> str:
-    """The page."""
+    """The whole page."""
     return "\n".join([_HEAD, *_tables()])
 
 
@@ -47,12 +47,12 @@ def _row(number: str, code: Code) -> str:
 
 
 def _inline(example: str) -> str:
-    """An example in one cell: its lines as code, one under the other."""
+    """An example in a table cell: each of its lines as code, joined by line breaks."""
     return "<br>".join(_quoted(line) for line in example.split("\n"))
 
 
 def _quoted(line: str) -> str:
-    """A line as code; spaces in front count, and would be lost, and so would a bar."""
+    """A line as code. Markdown would drop leading spaces and end the cell at a bar, so both are escaped."""
     text = line.lstrip(" ")
     indent = "&nbsp;" * (len(line) - len(text))
     ticks = "``" if "`" in text else "`"
@@ -61,7 +61,7 @@ def _quoted(line: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Prose in a cell: outside of code a `<` would open a tag."""
+    """Prose in a table cell: outside of code, a `<` would open a tag."""
     parts = text.replace("|", "\\|").replace("\n", " ").split("`")
     return "`".join(part if n % 2 else part.replace("<", "&lt;") for n, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""Findings collected over a run: sorted, each once, at most a hundred shown."""
+"""The findings of a run: sorted, without duplicates, at most a hundred shown."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from .diagnostic import Diagnostic
 from .errors import SeqspecError, SpecError
 
 MAX_SHOWN = 100
-# Past this many, findings are only counted: a hostile file must not fill the memory with them.
+# Beyond this many, findings are only counted: a hostile file must not fill memory with them.
 MAX_KEPT = 2000
 
 
 class Report:
-    """Iterating gives the findings to show, by file, place and code; `hidden` counts the rest.
+    """Iterates over the findings to show, sorted by file, place and code; `hidden` counts the rest.
 
-    When there are too many, errors are shown before warnings.
+    When there are too many to show, warnings are hidden before errors.
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic] = ()) -> None:
-        # Dictionaries for their order and their fast test for a finding made twice.
+        # Dictionaries keep the order and find duplicates fast.
         self._errors: dict[Diagnostic, None] = {}
         self._warnings: dict[Diagnostic, None] = {}
         self._dropped = 0
@@ -27,12 +27,13 @@ class Report:
 
     @classmethod
     def of(cls, error: SeqspecError) -> Report:
-        """What an error says, as a report."""
+        """The findings of an error, as a report."""
         report = cls(error.diagnostics)
         report._dropped = error.hidden
         return report
 
     def add(self, diagnostic: Diagnostic) -> None:
+        """Adds a finding, unless it is there already."""
         kept = self._errors if diagnostic.severity == "error" else self._warnings
         if len(kept) < MAX_KEPT:
             kept[diagnostic] = None
@@ -40,11 +41,12 @@ class Report:
             self._dropped += diagnostic not in kept
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Adds several findings."""
         for diagnostic in diagnostics:
             self.add(diagnostic)
 
     def include(self, other: Report) -> None:
-        """Adds what another report found, what it does not show included."""
+        """Adds all findings of another report, its hidden ones included."""
         self.extend([*other._errors, *other._warnings])
         self._dropped += other._dropped
 
@@ -67,15 +69,16 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing found is an error."""
+        """Whether there is no error; warnings may be there."""
         return not self.has_errors
 
     @property
     def has_errors(self) -> bool:
+        """Whether any finding is an error."""
         return bool(self._errors)
 
     def raise_errors(self, sources: Mapping[str, str]) -> None:
-        """Raise a `SpecError` with everything found when any of it is an error."""
+        """Raises a `SpecError` with all findings if any of them is an error."""
         if self.has_errors:
             raise SpecError(tuple(self), sources, self.hidden)
 

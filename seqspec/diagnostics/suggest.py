@@ -1,11 +1,11 @@
-"""Did you mean: the known word that a misspelt one stands for."""
+"""Did you mean: the known word closest to a misspelt one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 _SEPARATORS = str.maketrans("", "", "_- .")
-# A longer word is hostile or pasted; difflib is quadratic in it.
+# difflib is quadratic in the word's length, and a longer word is no misspelling.
 _LONGEST = 80
 
 
@@ -21,14 +21,14 @@ def suggest(word: object, known: Iterable[str]) -> str | None:
     match = _fold(text)
     if match in folded:
         return folded[match]
-    import difflib  # only a wrong spec pays for it
+    import difflib  # not at the top: only a wrong spec pays for it
 
     close = difflib.get_close_matches(match, folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None
 
 
 def did_you_mean(word: object, known: Iterable[str], *, what: str = "known") -> str | None:
-    """The hint for an unknown word: the closest one, else the whole list, else None."""
+    """The hint for an unknown word: the closest known word, else the list of all, else None."""
     words = list(known)
     guess = suggest(word, words)
     if guess is not None:

@@ -1,6 +1,6 @@
-"""YAML 1.2 to plain values with a place for every key and value.
+"""Reads YAML 1.2 into plain values, with a place for every key and value.
 
-Syntax, limits, `extends` and `--set` are decided here; what a key means is the spec package's part.
+Syntax, limits, `extends` and `--set` are handled here; what a key means is up to the spec package.
 """
 
 from __future__ import annotations

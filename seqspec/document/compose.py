@@ -1,7 +1,7 @@
-"""Parse events to nodes: the rules of the language about YAML itself.
+"""Builds nodes from parse events, and applies the language's rules about YAML itself.
 
 Findings that leave the rest readable (duplicate keys, nulls, tags) are collected, so that one run
-shows all of them; a broken syntax or an exceeded limit stops at once.
+shows all of them; broken syntax or an exceeded limit stops at once.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from .parser import events, syntax_error
 from .scalars import NULL, Null, NumberRange, Scalar, resolve
 from .text import place_at
 
-# Past this many findings the rest of a document is not read: nobody reads them either.
+# After this many findings the rest of the document is not read; nobody would read them either.
 _MAX_FINDINGS = 500
 _INIT = "`seqspec init` writes a spec to start from"
 
 
 class Stop(Exception):
-    """The document cannot be read any further; what was found is in the report."""
+    """The document cannot be read any further. The report holds the findings so far."""
 
 
 @dataclass
 class Budget:
-    """What is left to all files of one spec together."""
+    """How many values and aliases all files of one spec may still hold together."""
 
     nodes: int = MAX_NODES
     aliases: int = MAX_ALIASES
@@ -48,7 +48,10 @@ class Budget:
 def compose(
     text: str, file: str, budget: Budget, report: Report, *, pure: bool = False, called: str = "the document"
 ) -> Node:
-    """The one document of the text, which findings call so. Raises `Stop` when it cannot be read to its end."""
+    """The root node of the one document in the text. Raises `Stop` when it cannot be read to its end.
+
+    `called` is what findings call the outermost value; `pure` uses PyYAML's own parser.
+    """
     return _Composer(text, file, budget, report, pure, called).document()
 
 
@@ -63,7 +66,7 @@ class _Composer:
         self.anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
         self.anchored_at: dict[str, Any] = {}  # the event that opened it
         self.path: list[str | int] = []
-        self.end: Mark | None = None  # of the last value; a block's own end mark is the next token
+        self.end: Mark | None = None  # where the last value ended; a block's own end mark is the next token
 
     # Reading
 
@@ -87,7 +90,7 @@ class _Composer:
         except yaml.MarkedYAMLError as error:
             self.report.add(syntax_error(error, self.text, self.file))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            # Bad escapes in quoted text reach Python's own decoders in some PyYAML versions.
+            # In some PyYAML versions, bad escapes in quoted text reach Python's own decoders.
             self.report.add(Diagnostic("SEQ001", f"not valid YAML: {error}", self.file))
         raise Stop
 
@@ -177,7 +180,7 @@ class _Composer:
         return Node(entries, self.file, event.start_mark, self.close(event, inner), height + 1)
 
     def key(self, event: Any, depth: int) -> Node:
-        """A key is its text: `1` and `true` and `no` are names here, never values."""
+        """A key is always text: `1`, `true` and `no` are names here, not values."""
         if not isinstance(event, ScalarEvent):
             self.stop("SEQ009", "a key must be a plain word", event)
         self.spend(1, event)
@@ -206,7 +209,7 @@ class _Composer:
         )
 
     def merge(self, merged: Entry) -> dict[str, Entry]:
-        """`<<`: the keys of a mapping, or of several, of which the earlier win."""
+        """The keys that `<<` brings: those of a mapping, or of a list of them, in which earlier ones win."""
         sources = merged.value.value if isinstance(merged.value.value, list) else [merged.value]
         entries: dict[str, Entry] = {}
         for source in reversed(sources):
@@ -218,7 +221,7 @@ class _Composer:
         return entries
 
     def close(self, start: Any, end: Any) -> Mark:
-        """Where a list or mapping ends: at its bracket, or with the last value of a block."""
+        """Where a list or mapping ends: at its bracket, or after its last value in block style."""
         if start.flow_style or self.end is None:
             self.end = end.end_mark
         return self.end
@@ -262,7 +265,7 @@ class _Composer:
             self.stop("SEQ014", f"more than {MAX_NODES:,} values", event, hint=hint)
 
     def place(self, event: Any) -> Place:
-        """Where an event lies; an empty value at the very end lies behind the last text."""
+        """The place of an event. An empty value at the very end is placed right after the last text."""
         written = len(self.text.rstrip(" \r\n"))
         if event.start_mark.index >= written:
             return Place(self.file, place_at(self.text, written))

@@ -1,4 +1,4 @@
-"""A spec as it was written: plain values, and the place of each key and value."""
+"""A spec as written: plain values, and the place of each key and value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .node import Node, Path, Place, Plain, plain
 
 
 class Located(NamedTuple):
-    """Where a validator's location lies: `path` exists in the document, `rest` does not."""
+    """A validator's location in the document: `path` is the part that exists, `rest` the part that does not."""
 
     path: Path
     rest: Path
@@ -23,7 +23,7 @@ class Located(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """`file` is the outermost file; `sources` has the text of every file that places refer to."""
+    """A parsed spec. `file` is the outermost file; `sources` has the text of every file that places refer to."""
 
     root: Node
     file: str
@@ -31,29 +31,29 @@ class Document:
 
     @cached_property
     def data(self) -> dict[str, Plain]:
-        """Mappings, lists, text, whole numbers, floats and booleans; `extends` is resolved."""
+        """The spec as dicts, lists, strings, ints, floats and booleans, with `extends` resolved."""
         value = plain(self.root)
         assert isinstance(value, dict)
         return value
 
     def span(self, path: Sequence[str | int], key: bool = False) -> Place:
-        """The place of the value at a path or of its key; of the nearest parent if there is none.
+        """The place of the value at a path, or of its nearest existing parent. With `key`, the place of its key.
 
-        Where a place has no key (the root, items of a list), `key=True` gives the value's.
+        The root and items of a list have no key; for these, `key=True` gives the value's place.
         """
         node, key_node, _ = self._walk(path)
         return key_node.place if key and key_node is not None else node.place
 
     def has(self, path: Sequence[str | int]) -> bool:
-        """Whether the path exists as it is written."""
+        """Whether the document has a value at exactly this path."""
         return self._walk(path)[2] == len(path)
 
     def locate(self, loc: Iterable[str | int]) -> Located:
-        """Where a pydantic `loc` lies; tags of unions in it are skipped, see `_is_tag`."""
+        """Finds a pydantic `loc` in the document. Union tags in it are skipped, see `_is_tag`."""
         parts = tuple(loc)
         node, key, path = self.root, None, []
         position, reached = 0, 0
-        entered = True  # a tag follows directly on what it is the tag of, once
+        entered = True  # a tag comes directly after the value that it is the tag of, and only once
         while position < len(parts):
             part = parts[position]
             position += 1
@@ -62,7 +62,7 @@ class Document:
                 continue
             child = node.child(part)
             if child is None:
-                continue  # a tag of another union, or missing if nothing behind it is found
+                continue  # the tag of another union, or missing if nothing after it is found
             node, key = (child, None) if isinstance(child, Node) else (child.value, child.key)
             path.append(part)
             entered, reached = True, position
@@ -81,7 +81,7 @@ class Document:
         related: Sequence[tuple[str, Sequence[str | int]]] = (),
         replacement: str | None = None,
     ) -> Diagnostic:
-        """A finding at a path. `related` are (message, path); `replacement` is text for a fix."""
+        """A finding at a path. `related` are (message, path) pairs; `replacement` is the text of a fix."""
         file, span = self.span(path, key)
         return Diagnostic(
             code,
@@ -96,7 +96,7 @@ class Document:
         )
 
     def _walk(self, path: Sequence[str | int]) -> tuple[Node, Node | None, int]:
-        """The deepest node on the path, its key, and how many parts lead there."""
+        """The deepest existing node on the path, its key, and how many parts of the path lead there."""
         node, key = self.root, None
         for depth, part in enumerate(path):
             child = node.child(part)
@@ -107,10 +107,10 @@ class Document:
 
 
 def _is_tag(node: Node, part: str | int) -> bool:
-    """Whether a part of a `loc` is the tag of the union at this node and not a key of it.
+    """Whether this part of a `loc` is the tag of the union at this node, rather than a key of it.
 
     pydantic puts the value of `kind` into a `loc` before the fields of the chosen class. A bare
-    word stands for its kind, so it is a tag of itself. No class may have a field called like its
-    kind.
+    word stands for its kind, so it is its own tag. No class may have a field of the same name as
+    its kind.
     """
     return isinstance(part, str) and part in (node.kind(), node.value)

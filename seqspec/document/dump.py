@@ -1,4 +1,4 @@
-"""Plain data -> YAML in the house's hand: blocks where there is structure, one line where there are settings."""
+"""Writes plain data as YAML the way people write specs: blocks for structure, one line for settings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seqspec.diagnostics import escape
 WIDTH = 110
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _COMBINED = {"all", "any"}
-_CONSTANTS = {"true", "false", "null"}  # as words they would be YAML 1.2's constants
+_CONSTANTS = {"true", "false", "null"}  # unquoted, these would be YAML 1.2's constants
 
 
 def to_yaml(spec: dict[str, Any], notes: Iterable[str] = ()) -> str:
-    """A whole document, the notes as comments above it."""
+    """A whole document, with the notes as comments above it."""
     comments = [f"# {escape(note)}" for note in notes]
     return "\n".join([*comments, *_mapping(spec, "")]) + "\n"
 
@@ -46,7 +46,7 @@ def _block(value: Any, indent: str) -> Iterator[str]:
 
 
 def _on_one_line(value: Any, before: str) -> bool:
-    """Scalars; lists and maps of scalars, maps of one kind, and combined masks, where they fit."""
+    """Scalars; and where they fit: lists and mappings of scalars, mappings with a `kind`, combined masks."""
     if not isinstance(value, dict | list):
         return True
     items = value.values() if isinstance(value, dict) else value

@@ -1,8 +1,9 @@
-"""Reading files that a spec names, without trusting the names.
+"""Reads files that a spec names, without trusting the names.
 
 Only regular files are opened (a pipe or a device may never end), and an extended file must lie,
-after symbolic links are followed, in the folder of the outermost spec. The last part is opened
-without following links and compared with what was examined, so that it cannot be swapped.
+after symbolic links are followed, in the folder of the outermost spec. The last path component is
+opened without following links and compared with the file examined before, so that it cannot be
+swapped in between.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import stat
 
 from .limits import MAX_BYTES
 
-# Windows has neither flag and cannot open its devices by these paths in a way that blocks.
+# Windows lacks the first two flags, and its devices cannot be opened by these paths in a way that blocks.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FLAGS |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class Refused(Exception):
-    """A file is not read; the caller knows the place to show."""
+    """A file is refused. The caller adds the place to show."""
 
     def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(code, message, hint)
@@ -28,7 +29,7 @@ class Refused(Exception):
 
 
 def read(real: str, shown: str, limit: int = MAX_BYTES) -> bytes:
-    """The content of a regular file, given by a path without symbolic links."""
+    """The content of the regular file at `real`, a path without symbolic links; messages call it `shown`."""
     try:
         before = os.lstat(real)
         if not stat.S_ISREG(before.st_mode):
@@ -48,7 +49,7 @@ def read(real: str, shown: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def find(written: str, folder: str, root: str, *, key: str = "extends", example: str = "base.yaml") -> str:
-    """The real path of what `key: written` means in `folder`, if that lies in `root`."""
+    """The real path of the file that `key: written` names in `folder`. Refused outside of `root`."""
     problem = _not_relative(written)
     if problem:
         hint = f"write a path relative to this file, such as `{example}`"
@@ -61,10 +62,10 @@ def find(written: str, folder: str, root: str, *, key: str = "extends", example:
 
 
 def is_inside(real: str, root: str) -> bool:
-    """Whether one real path lies below another."""
+    """Whether the real path `real` lies in `root` or below."""
     try:
         return os.path.commonpath([real, root]) == root
-    except ValueError:  # another drive
+    except ValueError:  # on another drive
         return False
 
 

@@ -1,4 +1,4 @@
-"""The files of one spec: the outermost one, and beneath it what `extends` names."""
+"""The files of one spec: the outermost one, and the chain of files it extends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .text import check, decode
 
 
 class Opened(NamedTuple):
-    """A file in the chain: where it is, where its `extends` starts from, and what to call it."""
+    """A file in the chain: its real path, the folder its `extends` starts from, and its name in messages."""
 
     real: str
     folder: str
@@ -26,7 +26,7 @@ class Opened(NamedTuple):
 
 @dataclass
 class Layers:
-    """Reads files and merges them. Findings are collected; what stops the reading is raised."""
+    """Reads files and merges them. Findings are collected; those that stop the reading are raised as SpecError."""
 
     budget: Budget
     report: Report
@@ -34,26 +34,27 @@ class Layers:
     chain: list[Opened] = field(default_factory=list)  # outermost first
 
     def outermost(self, path: str) -> Node:
-        """The spec that was asked for. Its own folder bounds what it may extend."""
+        """The spec at `path`, merged over what it extends. Only files in its own folder or below may be extended."""
         try:
             real = os.path.realpath(path)
             root = os.path.realpath(os.path.dirname(path) or ".")
             data = files.read(real, path)
         except files.Refused as refused:
             self.fail(Diagnostic(refused.code, refused.message, path, hint=refused.hint))
-        except (OSError, ValueError) as error:  # a NUL in the path
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             self.fail(Diagnostic("SEQ030", f"cannot read {quoted(path)}: {error}", path))
         self.chain.append(Opened(real, root, path))
         return self.read(data, path)
 
     def read(self, data: bytes, shown: str) -> Node:
+        """The spec in the bytes of a file, merged over what it extends."""
         text = decode(data, shown)
         if isinstance(text, Diagnostic):
             self.fail(text)
         return self.layer(text, shown)
 
     def layer(self, text: str, shown: str) -> Node:
-        """The mapping in a text, laid over what it extends."""
+        """The spec in a text, merged over what it extends."""
         problem = check(text, shown)
         if problem is not None:
             self.fail(problem)
@@ -93,6 +94,7 @@ class Layers:
         return self.read(data, shown)
 
     def check_chain(self, real: str, shown: str) -> None:
+        """Refuses a file that would close a circle or make the chain too long."""
         circle = [opened.real for opened in self.chain]
         if real in circle:
             names = [opened.shown for opened in self.chain[circle.index(real) :]]

@@ -1,4 +1,4 @@
-"""A file or text to a `Document`: read, parse, extend, override. Only `SpecError` comes out."""
+"""Loads a file or text as a `Document`: read, parse, extend, override. Raises only `SpecError`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TEXT = "<text>"
 
 
 def load(source: str | os.PathLike[str], *, overrides: Sequence[str] = ()) -> Document:
-    """A spec from a path, or from text: a `str` with a line break in it or starting with `{`."""
+    """A spec from a path, or from text: a `str` that holds a line break or starts with `{`."""
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         return load_text(source, overrides=overrides)
     return load_file(source, overrides=overrides)
 
 
 def load_file(path: str | os.PathLike[str], *, overrides: Sequence[str] = ()) -> Document:
-    """A spec from a file, with what it extends and what is set from outside."""
+    """A spec from a file, merged over what it extends, with the `--set` overrides applied."""
     layers = Layers(Budget(), Report())
     file = os.fspath(path)
     return _finish(layers, layers.outermost(file), file, overrides)
@@ -38,7 +38,7 @@ def load_text(text: str, *, file: str = TEXT, overrides: Sequence[str] = ()) -> 
 def _finish(layers: Layers, root: Node, file: str, overrides: Sequence[str]) -> Document:
     sources = dict(layers.sources)
     if overrides:
-        from .overrides import FILE, apply  # a run without `--set` does not pay for it
+        from .overrides import FILE, apply  # not at the top: a run without `--set` does not pay for it
 
         sources[FILE] = "\n".join(overrides)
         root = apply(root, overrides, layers.budget, layers.report)

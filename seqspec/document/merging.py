@@ -1,23 +1,23 @@
-"""Laying one spec over another, for `extends` and `--set`.
+"""Merges one spec over another, for `extends` and `--set`.
 
     mapping over mapping, same or no kind   key by key
     mapping over mapping, other kind        replaces
     mapping over a bare word                over {kind: word}, which the word stands for
     list, number, text over anything        replaces
 
-Values keep the place where they were written, so an error in a base is shown in the base.
+Values keep the place where they were written, so an error in a base file is shown there.
 """
 
 from __future__ import annotations
 
 from .node import Entry, Node, mapping
 
-# Masks are chosen by these keys as other parts are by `kind`.
+# Combined masks are chosen by these keys, as other parts are by `kind`.
 _COMBINATORS = ("all", "any")
 
 
 def merge(base: Node, over: Node) -> Node:
-    """`over` laid over `base`; neither is changed."""
+    """`base` with `over` merged over it. Neither is changed."""
     if not isinstance(over.value, dict):
         return over
     if isinstance(base.value, str):
@@ -36,7 +36,7 @@ def merge(base: Node, over: Node) -> Node:
 
 
 def bare_kind(word: Node) -> Node:
-    """`rmsnorm` as `{kind: rmsnorm}`, standing where the word stands."""
+    """`rmsnorm` as `{kind: rmsnorm}`, at the place of the word."""
     key = Node("kind", word.file, word.start, word.end)
     return mapping({"kind": Entry(key, word)}, like=word)
 

@@ -23,7 +23,7 @@ class Mark(Protocol):
 
 
 class At(NamedTuple):
-    """A mark of our own, for values that no parser has seen."""
+    """A mark of our own, for values that do not come from the parser."""
 
     line: int
     column: int
@@ -38,10 +38,10 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Node:
-    """A scalar, a list or a mapping. Aliases share nodes, so nodes are never changed once built.
+    """A scalar, a list or a mapping. Aliases share nodes, so a node is never changed once built.
 
-    `height` counts the levels of lists and mappings below and including this one, `size` the values
-    with aliases expanded. (Not frozen: freezing triples the cost of building thousands of them.)
+    `height` counts the levels of lists and mappings, this one included; `size` counts the values,
+    aliases expanded. (Not frozen: freezing triples the cost of building thousands of them.)
     """
 
     value: Scalar | list[Node] | dict[str, Entry]
@@ -53,11 +53,12 @@ class Node:
 
     @property
     def place(self) -> Place:
+        """The file and span of the value."""
         start, end = self.start, self.end
         return Place(self.file, Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1))
 
     def child(self, part: str | int) -> Entry | Node | None:
-        """What lies at a key or index, or None."""
+        """The entry at a key or the item at an index, or None."""
         value = self.value
         if isinstance(value, dict):
             return value.get(part) if isinstance(part, str) else None
@@ -82,13 +83,13 @@ class Entry(NamedTuple):
 
 
 def mapping(entries: dict[str, Entry], like: Node) -> Node:
-    """A mapping with these entries that stands where `like` stands."""
+    """A mapping with these entries, at the place of `like`."""
     values = [entry.value for entry in entries.values()]
     return Node(entries, like.file, like.start, like.end, _height(values), _size(values))
 
 
 def sequence(items: list[Node], like: Node) -> Node:
-    """A list of these items that stands where `like` stands."""
+    """A list of these items, at the place of `like`."""
     return Node(items, like.file, like.start, like.end, _height(items), _size(items))
 
 
@@ -101,7 +102,7 @@ def _size(values: list[Node]) -> int:
 
 
 def plain(node: Node) -> Plain:
-    """The tree without places. What an alias stands for is copied, so that no part is shared."""
+    """The tree without places. Aliased values are copied, so that no part is shared."""
     value = node.value
     if isinstance(value, dict):
         return {key: plain(entry.value) for key, entry in value.items()}

@@ -1,7 +1,7 @@
-"""`--set decoder.layers[0].repeat=2`: the last layer over a spec.
+"""`--set decoder.layers[0].repeat=2`: values merged over a spec from the command line.
 
-All expressions of a run form one pseudo file `--set`, one expression a line, so that errors show
-them like any other source.
+All expressions of a run form one pseudo file named `--set`, one expression per line, so that errors
+show them like any other source.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Bad(Exception):
 
 
 def apply(root: Node, expressions: Sequence[str], budget: Budget, report: Report) -> Node:
-    """The document with each expression laid over it, in order; problems go to the report."""
+    """The document with each expression merged over it, in order. Problems go to the report."""
     line = 0
     for expression in expressions:
         override = _parse(expression, line, budget, report)
@@ -76,7 +76,7 @@ def _parse(expression: str, line: int, budget: Budget, report: Report) -> Overri
         hint = "write it in the spec"
         report.add(Diagnostic("SEQ040", "`extends` cannot be set", FILE, whole, hint=hint))
         return None
-    # Padding puts every mark of the value where the value stands in the pseudo file.
+    # The padding makes every mark of the value match its place in the pseudo file.
     padded = "\n" * line + " " * (len(key) + 1) + value
     try:
         node = compose(padded, FILE, budget, report, called=key)
@@ -106,7 +106,7 @@ def _parts(key: str, line: int) -> tuple[tuple[str | int, Node], ...] | None:
 
 
 def _set(node: Node, override: Override, depth: int) -> Node:
-    """A copy of the node with the value laid over what lies at `parts[depth:]`."""
+    """A copy of the node with the override's value merged in at `parts[depth:]`."""
     if depth == len(override.parts):
         return merge(node, override.value)
     part, at = override.parts[depth]
@@ -144,7 +144,7 @@ def _items(count: int) -> str:
 
 
 def _run(override: Override, depth: int, count: int) -> str:
-    """What items there are."""
+    """The hint that says which indices a list has."""
     name = override.parts[depth - 1][0]
     if count < 2:
         return f"it is `{name}[0]`" if count else "the list is empty"

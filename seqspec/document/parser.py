@@ -1,7 +1,7 @@
-"""YAML text to parse events: libyaml where there is one, PyYAML's own parser elsewhere.
+"""Parses YAML text into events: with libyaml where available, else with PyYAML's own parser.
 
-Only events are taken from PyYAML. Its composer resolves by YAML 1.1, recurses, keeps the last of
-two equal keys and shares what aliases stand for; compose.py does that part by our rules.
+Only events are taken from PyYAML. Its composer resolves scalars by YAML 1.1, keeps the last of two
+equal keys and shares aliased values; compose.py does that part by our rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HAVE_LIBYAML = CParser is not None
 
 
 class EventSource(Protocol):
-    """What both parsers offer."""
+    """The interface of both parsers."""
 
     def get_event(self) -> Any: ...
 
@@ -41,14 +41,14 @@ class _PurePython(Reader, Scanner, Parser):
 
 
 def events(text: str, *, pure: bool = False) -> EventSource:
-    """A source of events for text that `text.check_characters` has passed."""
+    """The parse events of a text that has passed `text.check`. `pure` avoids libyaml."""
     if pure or not HAVE_LIBYAML:
         return _PurePython(text)
     return CParser(text)
 
 
 _QUOTE = "put the text in quotes"
-# What both parsers say (a part of it), what that means, what to do.
+# A part of what both parsers say, our message, and the hint.
 _EXPLAINED: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
@@ -79,7 +79,7 @@ _EXPLAINED: tuple[tuple[str, str, str], ...] = (
 
 
 def syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnostic:
-    """The parser's complaint in the words of the house, at the place where it stopped."""
+    """The parser's error in our own words, at the place where it stopped."""
     problem = error.problem or "not valid YAML"
     mark = _mark(error, text)
     character = text[mark.offset] if mark.offset < len(text) else ""
@@ -109,7 +109,7 @@ class _Stopped(NamedTuple):
 
 
 def _mark(error: yaml.MarkedYAMLError, text: str) -> _Stopped:
-    """Where the parser stopped; behind the last text instead of in the empty lines after it."""
+    """Where the parser stopped. In the empty lines at the end, the place right after the last text."""
     mark = error.problem_mark or error.context_mark
     if mark is None:
         return _Stopped(0, 0, 0)

@@ -1,7 +1,7 @@
-"""Plain scalars by the YAML 1.2 core schema.
+"""Resolves plain scalars by the YAML 1.2 core schema.
 
 `no`, `on`, `12:30`, `1_000`, `0b11` and `2024-01-01` are text, `010` is ten, `0o10` is eight,
-`1e-5` is a float. A number that cannot be held as it is written raises `NumberRange`.
+`1e-5` is a float. A number that cannot be represented as written raises `NumberRange`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Scalar = str | int | float | bool
 
 
 class Null:
-    """What `null`, `~` and nothing at all stand for; never part of a document."""
+    """The value of `null`, `~` and an empty scalar; never part of a document."""
 
 
 NULL: Final = Null()
 
 
 class NumberRange(ValueError):
-    """A number is too long, or would silently become infinite or zero."""
+    """A number is too long, or would silently turn into infinity or zero."""
 
 
 _DECIMAL = re.compile(r"[-+]?[0-9]+")

@@ -1,4 +1,4 @@
-"""Bytes to text, and the characters that may not be in it."""
+"""Decodes bytes to text, and refuses characters that may not be in it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ _OTHER_ENCODINGS = (
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
-# YAML's printable characters less U+0085, U+2028 and U+2029, which libyaml takes for line ends and
-# YAML 1.2 does not: accepting them would let lines be counted in two ways. Compiled on use: plain
-# ASCII needs the first only, and the ranges of the second take 3 ms.
+# Everything but YAML's printable characters; U+0085, U+2028 and U+2029 are forbidden as well, because libyaml
+# takes them for line ends and YAML 1.2 does not, so lines could be counted in two ways. The second pattern
+# takes 3 ms to compile, so that waits until a text is not plain ASCII.
 _FORBIDDEN_ASCII = re.compile("[^\t\n\r -~]")
 _FORBIDDEN = "[^\t\n\r -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-
-
 # Refused before parsing: libyaml compares each %TAG line with all others, 8 s for 1 MiB of them.
 _TAG_DIRECTIVE = re.compile(r"(?:^|[\r\n])(?P<at>%TAG)")
 
 
 def decode(data: bytes, file: str) -> str | Diagnostic:
-    """UTF-8, with or without a byte order mark, or what is wrong with the bytes."""
+    """The text of UTF-8 bytes, with or without a byte order mark, or the finding that they are not UTF-8."""
     for mark, name in _OTHER_ENCODINGS:
         if data.startswith(mark):
             return _not_utf8(file, f"the file is {name}")
@@ -43,9 +41,9 @@ def decode(data: bytes, file: str) -> str | Diagnostic:
 
 
 def check(text: str, file: str) -> Diagnostic | None:
-    """What forbids reading this text: its size, or a character."""
+    """The finding that forbids parsing this text, for its size or a character, or None."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return too_large(file)
+        return Diagnostic("SEQ012", f"the file is larger than {MAX_BYTES:,} bytes", file)
     found = _TAG_DIRECTIVE.search(text)
     if found is not None:
         place = place_at(text, found.start("at"))
@@ -62,12 +60,8 @@ def check(text: str, file: str) -> Diagnostic | None:
     )
 
 
-def too_large(file: str) -> Diagnostic:
-    return Diagnostic("SEQ012", f"the file is larger than {MAX_BYTES:,} bytes", file)
-
-
 def place_at(text: str, offset: int) -> Span:
-    """The place of one character."""
+    """The place of the character at `offset`."""
     before = text[:offset].replace("\r\n", "\n").replace("\r", "\n")
     line = before.count("\n") + 1
     column = len(before) - (before.rfind("\n") + 1) + 1

@@ -1,1 +1,1 @@
-"""The graph: symbolic sizes, values, nodes, regions, and the signature a compiled model shows."""
+"""The graph: symbolic sizes, values, nodes, regions, and the signature of a compiled model."""

@@ -1,4 +1,4 @@
-"""The builder: what a component receives to say which ops it is made of."""
+"""The builder, with which components add ops to the graph."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Builder:
-    """Appends ops and calls to one region; `child` starts the region of a part.
+    """Appends ops and calls to one region; `child` starts a region for a part of it.
 
-    `add` and `call` return one Value, or a tuple where there are several outputs. `hint` names the variables a reader
-    of the emitted source would choose, separated by spaces; a value without one, read once, is inlined there.
+    `hint` gives the outputs' variable names in the emitted source, separated by spaces. A value without a hint that
+    is read once is inlined there.
     """
 
     def __init__(self, name: str, parent: Builder | None = None, origin: str = "") -> None:
@@ -28,25 +28,26 @@ class Builder:
         self._count = 0
 
     def child(self, name: str, origin: str = "") -> Builder:
-        """A builder for a new region, equal regions of both being stored once."""
+        """A builder for a new region. Equal regions of a builder and its children are stored once."""
         return Builder(name, self, origin or self.origin)
 
     def input(self, name: str, shape: Shape, dtype: DType = "float", *, optional: bool = False) -> Value:
+        """A new input of the region. `optional`: it may be None at run time."""
         value = Value(name, shape, dtype, name, optional)
         self.inputs.append(value)
         return value
 
     def like(self, value: Value, name: str) -> Value:
-        """An input with the type of `value`, which a call will hand in."""
+        """A new input with the type of `value`, which the call will pass."""
         return self.input(name, value.shape, value.dtype, optional=value.optional)
 
     def add(self, op: Op, *inputs: Value | None, name: str = "", hint: str = "") -> Value:
-        """The single output of `op`."""
+        """Appends `op`, which has a single output, and returns that output."""
         (output,) = self.add_many(op, *inputs, name=name, hint=hint)
         return output
 
     def add_many(self, op: Op, *inputs: Value | None, name: str = "", hint: str = "") -> tuple[Value, ...]:
-        """All outputs of `op`."""
+        """Appends `op` and returns all its outputs. ShapeError where it does not take the inputs."""
         try:
             types = op.infer(*inputs)
         except ShapeError as error:
@@ -57,12 +58,12 @@ class Builder:
         return outputs
 
     def call(self, region: Region, scope: str, *inputs: Value | None, hint: str = "") -> Value:
-        """The single output of a call."""
+        """Appends a call of a region that has a single output, and returns that output."""
         (output,) = self.call_many(region, scope, *inputs, hint=hint)
         return output
 
     def call_many(self, region: Region, scope: str, *inputs: Value | None, hint: str = "") -> tuple[Value, ...]:
-        """All outputs of a call. The inputs must have the region's types."""
+        """Appends a call and returns all its outputs. ShapeError where the inputs do not have the region's types."""
         _check_arguments(region, inputs, self.origin)
         hints = _hints(hint, len(region.outputs))
         outputs = tuple(
@@ -72,9 +73,9 @@ class Builder:
         return outputs
 
     def done(self, *outputs: Value) -> Region:
-        """The finished region; the stored one when an equal region was built before."""
+        """The finished region, or the stored one if an equal region was built before."""
         region = Region(self.name, tuple(self.inputs), tuple(self.items), outputs)
-        # what it is made of tells regions apart well enough for a hash, at a fifth of the cost of hashing every value
+        # ops and called regions make a good enough hash, at a fifth of the cost of hashing every value
         made = tuple(item.op if isinstance(item, Node) else id(item.region) for item in self.items)
         alike = self._interned.setdefault((self.name, made), [])
         for other in alike:

@@ -1,4 +1,4 @@
-"""Frozen plain data, made at little cost: a check makes sixty such classes and thousands of their objects."""
+"""Frozen dataclasses that are cheap to define: a check defines sixty of them and makes thousands of objects."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ Made = TypeVar("Made")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def primitive(cls: type[Made]) -> type[Made]:
-    """Makes an op, or other `Data`, a frozen dataclass, of which only `__init__` is written anew.
+    """Makes a subclass of `Data` a frozen dataclass, generating only its `__init__`.
 
-    The rest is `Data`'s: `dataclass(frozen=True)` would write six methods for each class, a sixth of the time of
-    `seqspec check`.
+    The other methods are inherited from `Data`: `dataclass(frozen=True)` would generate six methods per class, which
+    takes a sixth of the time of `seqspec check`.
     """
     return dataclass(eq=False, repr=False)(cls)
 
 
 class Data:
-    """What `primitive` makes of a class: attributes are plain data, compared by value, and each is set once."""
+    """The base of every `primitive` class: attributes are plain data, compared by value, and each is set once."""
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     beside: ClassVar[frozenset[str]] = frozenset()
-    """Attributes that do not count when two are compared."""
+    """Attributes that equality and hash ignore."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._compared() == other._compared()

@@ -1,7 +1,7 @@
-"""Sizes: integers, or integer polynomials in named sizes, with floor and ceiling division, in one normal form.
+"""Sizes: integers, or integer polynomials in named sizes with floor and ceiling division, in a normal form.
 
-Two sizes are equal exactly when their normal forms are, so `==` is the proof the shape rules ask for; what it cannot
-prove is an error there, never an assumption.
+`==` compares normal forms. Shape rules rely on it: sizes that it cannot prove equal are an error there, never assumed
+to be equal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Monomial = tuple[Atom, ...]
 
 @primitive
 class Dim(Data):
-    """A sum of coefficient · product of atoms, sorted; a constant alone is an `int`, never a `Dim`."""
+    """A sorted sum of coefficient · product of atoms. A bare constant is an `int`, never a `Dim`."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -97,7 +97,7 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
-    """The number `size` stands for; KeyError names a size that `values` lacks."""
+    """The number that `size` comes to. KeyError names the sizes that `values` lacks."""
     result = substitute(size, values)
     if isinstance(result, Dim):
         raise KeyError(f"no value for {', '.join(sorted(names(result)))}")
@@ -116,12 +116,12 @@ def names(size: Size) -> set[str]:
 
 
 def parse(text: str) -> Size:
-    """The size that prints as `text`; ValueError where none does."""
+    """The size that prints as `text`. ValueError if there is none."""
     return _size(ast.parse(text, mode="eval").body)
 
 
 def show(shape: Shape) -> str:
-    """`[batch_size, 8, 64]`"""
+    """A shape as text: `[batch_size, 8, 64]`."""
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -153,7 +153,7 @@ def _collect(terms: list[tuple[Monomial, int]]) -> Size:
     for atoms, factor in terms:
         key = tuple(sorted(atoms, key=str))
         sums[key] = sums.get(key, 0) + factor
-    # highest degree first, constants last: the order in which people write polynomials
+    # highest degree first and constants last, as people write polynomials
     kept = sorted(((a, f) for a, f in sums.items() if f), key=lambda t: (-len(t[0]), str(t[0])))
     if not kept:
         return 0

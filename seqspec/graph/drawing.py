@@ -1,7 +1,7 @@
-"""The graph as a picture for Mermaid or Graphviz: boxes within boxes, layers that repeat drawn once.
+"""Draws the graph for Mermaid or Graphviz: nested boxes, with repeated layers drawn once.
 
-Stacks, blocks and sublayers are boxes around what they hold. What has no parameters and no state of its own is left
-out where nothing joins, so that a block reads as in a paper: norm, attention, add.
+Stacks, blocks and sublayers are frames around their contents. Ops that only carry or prepare a value are left out, so
+that a block reads as in a paper: norm, attention, add.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from seqspec.graph.dims import show
 from seqspec.graph.ir import Call, Graph, Node, Param, Region, Value
 from seqspec.graph.signature import output_name
 
-# Ops that only carry a value on or prepare it; a picture is clearer without them.
+# Ops that only carry or prepare a value; the picture is clearer without them.
 _QUIET = frozenset({"SplitHeads", "MergeHeads", "Squeeze", "Unsqueeze", "Dropout", "ZeroPadding", "OrZeros"})
-# What every layer reads besides x: drawn, these arrows would hide all others.
+# What every layer reads besides x; these arrows would hide all others.
 _SIDE = frozenset({"mask", "memory_mask", "attention_mask", "cos", "sin", "position_ids"})
 
 
 @dataclass
 class Box:
-    """A node, or a frame around boxes."""
+    """A node of the picture, or a frame around other boxes."""
 
     id: str
     label: str
@@ -58,7 +58,7 @@ class _Picture:
             self.edges[start, end] = None
 
     def _fill(self, frame: Box, region: Region, env: dict[Value, str | None]) -> None:
-        """Draws a region's items into a frame. `env` says which box a value comes from; None: not drawn."""
+        """Draws a region's items into a frame. `env` says which box a value comes from, None if not drawn."""
         for run in _runs(region.items):
             first, last = run[0], run[-1]
             if isinstance(first, Node):
@@ -89,7 +89,7 @@ class _Picture:
 
 
 def _runs(items: Sequence[Node | Call]) -> Iterator[list[Node | Call]]:
-    """Items one by one, calls of one region in a row together."""
+    """Items one by one, except that consecutive layers of the same region come as one list."""
 
     def key(pair: tuple[int, Node | Call]) -> tuple[int, ...]:
         position, item = pair

@@ -1,4 +1,4 @@
-"""Runs a region through the NumPy reference of every op: the judge that shares no code with the backends."""
+"""Runs a region by the NumPy reference of every op: an implementation that shares no code with the backends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def interpret(
     past: Mapping[str, Array] | None = None,
     scope: str = "",
 ) -> tuple[tuple[Array | None, ...], dict[str, Array | None]]:
-    """Outputs of a region, and its presents by full path. `weights` and `past` are keyed by full path."""
+    """The outputs of a region, and its present states by full path. `weights` and `past` are keyed by full path."""
     env: dict[Value, Array | None] = dict(zip(region.inputs, inputs, strict=True))
     present: dict[str, Array | None] = {}
 

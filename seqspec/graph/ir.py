@@ -1,7 +1,7 @@
-"""The graph's nouns: Value, Param, State, Node, Call, Region, Graph.
+"""What a graph is made of: Value, Param, State, Node, Call, Region, Graph.
 
-Everything in a region is named relative to it, so that two equal blocks are one `Region`, stored once. A full name is
-the scopes of the calls on the way and the own name: `decoder.layers.3.attention.q_proj.weight`.
+Everything in a region is named relative to it, so that equal blocks are one `Region`, stored once. A full name joins
+the scopes of the calls that lead to a thing and its own name: `decoder.layers.3.attention.q_proj.weight`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 @primitive
 class Init(Data):
-    """How a parameter starts, as data: `zeros`, `ones`, `constant(c)`, `uniform(bound)`, `normal(std)`,
-    or `blocks(init, …)`: equal parts along the first axis, each with its own."""
+    """How a parameter is initialised, as data.
+
+    One of `zeros`, `ones`, `constant(c)`, `uniform(bound)` on [-bound, bound], `normal(std)` around 0, or
+    `blocks(init, …)`, which splits the first axis into equal parts with an initialisation each.
+    """
 
     kind: Literal["zeros", "ones", "constant", "uniform", "normal", "blocks"]
     args: tuple[float | Init, ...] = ()
@@ -30,7 +33,7 @@ class Init(Data):
 
 @primitive
 class Value(Data):
-    """A tensor that flows. `hint` is the variable name a reader would choose; without one it may be inlined."""
+    """A tensor in the graph. `hint` is its variable name in emitted source; without one it may be inlined."""
 
     beside = frozenset({"hint"})
 
@@ -38,22 +41,22 @@ class Value(Data):
     shape: Shape
     dtype: DType = "float"
     hint: str = ""
-    optional: bool = False  # an input that may be None, and then means "nothing special"
+    optional: bool = False  # may be None at run time, which then means "nothing special"
 
 
 @primitive
 class Param(Value):
-    """A weight. As a node's input it is a tie: a path relative to the region that holds the node."""
+    """A weight. As a node's input it is a tied weight: a path relative to the region that holds the node."""
 
     init: Init = Init("zeros")
 
 
 @primitive
 class State(Data):
-    """What an op carries from one call to the next, declared by the op that looks back.
+    """What an op carries from one call of the model to the next.
 
-    `shape` is the past's; the present is the op's output number `output`. `held` is computed once, on the first
-    call, and then only read. Past absent means no past (or the op's own initial value), never a size of zero.
+    `shape` is that of the past; the present is the op's output number `output`. A `held` state is computed once, on
+    the first call, and only read after. A past of None means that there is none (the op's own initial value counts).
     """
 
     name: str
@@ -66,7 +69,7 @@ class State(Data):
 
 @primitive
 class Node(Data):
-    """One op applied. `name` scopes its parameters and state; `origin` is the YAML path it came from."""
+    """One op applied to values. `name` scopes its parameters and states; `origin` is the YAML path it comes from."""
 
     beside = frozenset({"origin"})
 
@@ -78,20 +81,23 @@ class Node(Data):
 
     @property
     def scope(self) -> str:
+        """Its name, so that a node and a call can be asked alike."""
         return self.name
 
     @property
     def params(self) -> tuple[Param, ...]:
+        """The op's parameters, named relative to the region."""
         return tuple(_within(self.name, p) for p in self.op.params())
 
     @property
     def states(self) -> tuple[State, ...]:
+        """The op's states, named relative to the region."""
         return tuple(_within(self.name, s) for s in self.op.states(*self.inputs))
 
 
 @primitive
 class Call(Data):
-    """A region instantiated: parameters and state are the call's own, under `scope`."""
+    """An instance of a region, with parameters and states of its own under `scope`."""
 
     beside = frozenset({"origin"})
 
@@ -103,16 +109,21 @@ class Call(Data):
 
     @property
     def params(self) -> tuple[Param, ...]:
+        """The region's parameters, named relative to the caller."""
         return tuple(_within(self.scope, p) for p in self.region.params)
 
     @property
     def states(self) -> tuple[State, ...]:
+        """The region's states, named relative to the caller."""
         return tuple(_within(self.scope, s) for s in self.region.states)
 
 
 @primitive
 class Region(Data):
-    """A block: `name` becomes the class. Compared by identity, since the builder stores equal ones once."""
+    """A block of nodes and calls; in emitted source, a class called `name`.
+
+    Compared by identity, since the builder stores equal regions once.
+    """
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -122,26 +133,28 @@ class Region(Data):
     items: tuple[Node | Call, ...]
     outputs: tuple[Value, ...]
 
-    @cached_property  # on demand: a check asks for none, and a root has as many as the model has weights
+    @cached_property  # computed on demand: a check needs none of them, and a root has all weights of the model
     def params(self) -> tuple[Param, ...]:
+        """Every parameter in it, each once."""
         return _unique(p for i in self.items for p in i.params)
 
     @cached_property
     def states(self) -> tuple[State, ...]:
+        """Every state in it, in order."""
         return tuple(s for i in self.items for s in i.states)
 
     def children(self) -> Iterator[Region]:
-        """The regions this one calls or loops over, in order, repeats included."""
+        """The regions that this one calls or loops over, in order, with repeats."""
         for item in self.items:
             yield from (item.region,) if isinstance(item, Call) else item.op.bodies()
 
 
 @primitive
 class Graph(Data):
-    """A whole model. Inputs named in `once` are read on the first call only (an encoder's).
+    """A whole model. Inputs named in `once` are read on the first call only (those of an encoder).
 
-    `training` is the root once more with the optional input `labels` and the output `loss`, where the head has one. It
-    calls the same regions, and has the same parameters and states.
+    `training` is a copy of the root with the optional input `labels` and the output `loss`, if the head has a loss. It
+    calls the same regions and has the same parameters and states.
     """
 
     root: Region
@@ -150,7 +163,7 @@ class Graph(Data):
 
     @property
     def trainable(self) -> Graph:
-        """The graph whose root takes labels, where there is one."""
+        """The graph whose root takes labels, or this graph if there is none."""
         return Graph(self.training, self.once) if self.training else self
 
     def regions(self) -> tuple[Region, ...]:
@@ -171,7 +184,7 @@ Named = TypeVar("Named", Param, State)
 
 
 def join(*parts: str) -> str:
-    """`a.b.c`, empty parts left out."""
+    """Joins parts of a name with dots, without the empty ones."""
     return ".".join(p for p in parts if p)
 
 

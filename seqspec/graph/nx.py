@@ -1,6 +1,6 @@
-"""The graph as networkx has it, for looking at: what reaches what, what is longest, what changed.
+"""The graph as a networkx graph, for analysis: what depends on what, which path is longest, what changed.
 
-Nothing that compiles imports this: networkx alone costs more than a whole check.
+The compiler does not import this: importing networkx alone takes longer than a whole check.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from seqspec.graph.text import op_text, region_names, typed
 
 
 def to_networkx(graph: Graph) -> nx.MultiDiGraph:
-    """Ops, inputs, parameters that are tied, and outputs as nodes; values as edges.
+    """Ops, inputs, tied parameters and outputs as nodes; values as edges.
 
     Nodes are named by path: `decoder.layers.0.attention/Attention`. They have `kind` (op, input, parameter, output),
-    `op`, `path`, `shapes` of what they give and `origin`, the YAML path; edges have `value` (its type as text),
-    `shape` and `argument` (which input it is). Calls are followed, so that every layer is there.
+    `op`, `path`, `shapes` of their outputs, and `origin`, the YAML path. Edges have `value` (name and type as text),
+    `shape` and `argument` (the index of the input). Calls are expanded, so that every layer is there.
     """
     return _Drawing(graph).drawn
 
 
 def dead(graph: Graph) -> list[str]:
-    """The ops from which neither an output nor a state follows."""
+    """The ops that no output and no state depends on."""
     drawn = to_networkx(graph)
     alive = {n for n, data in drawn.nodes(data=True) if data["kind"] == "output" or data.get("states")}
     for node in list(alive):
@@ -37,14 +37,14 @@ def dead(graph: Graph) -> list[str]:
 
 
 def reads(graph: Graph, output: str) -> list[str]:
-    """The inputs that the output of this name depends on."""
+    """The names of the inputs that the output depends on."""
     drawn = to_networkx(graph)
     above = nx.ancestors(drawn, f"output {output}")
     return [data["path"] for n, data in drawn.nodes(data=True) if data["kind"] == "input" and n in above]
 
 
 def critical_path(graph: Graph, sizes: Mapping[str, int]) -> tuple[list[str], int]:
-    """The chain of ops with the most FLOPs, and how many: what no parallel machine can shorten."""
+    """The chain of ops with the most FLOPs, and its FLOPs: what no amount of parallelism can shorten."""
     drawn = to_networkx(graph)
     costs = _costs(drawn, sizes)
     best: dict[str, tuple[int, str | None]] = {}
@@ -61,7 +61,7 @@ def critical_path(graph: Graph, sizes: Mapping[str, int]) -> tuple[list[str], in
 
 @dataclass(frozen=True)
 class Difference:
-    """What one graph has and the other lacks, by path, and the ops that changed: path -> (before, after)."""
+    """How two graphs differ, by path. `changed` holds (path, before, after)."""
 
     removed: tuple[str, ...]
     added: tuple[str, ...]
@@ -72,7 +72,7 @@ class Difference:
 
 
 def difference(before: Graph, after: Graph) -> Difference:
-    """How `after` differs: ops under a path that the other lacks, and attributes or shapes that changed there."""
+    """How `after` differs from `before`: ops added, removed, or changed in attributes or shapes."""
     old, new = (_described(to_networkx(g)) for g in (before, after))
     both = [n for n in old if n in new]
     return Difference(
@@ -83,7 +83,7 @@ def difference(before: Graph, after: Graph) -> Difference:
 
 
 class _Drawing:
-    """The nodes and edges so far, and which node gives each value."""
+    """The networkx graph while it is drawn."""
 
     def __init__(self, graph: Graph) -> None:
         self.drawn = nx.MultiDiGraph()

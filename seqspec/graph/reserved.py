@@ -1,4 +1,4 @@
-"""Names that a part of a model cannot have, because what it becomes in PyTorch means something by them."""
+"""Names that a part of a model cannot have, because they already mean something in the PyTorch class it becomes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_ex
 state_dict to to_empty train training type xpu zero_grad
 """
 MODULE_ATTRIBUTES = frozenset(_MODULE.split())
-"""What torch.nn.Module already means by a name; a part called so would replace it."""
+"""Attributes of torch.nn.Module; a part of the same name would replace them."""
 
 
 def usable(name: str) -> bool:
-    """Whether a part may be called so: neither torch.nn.Module nor the emitted classes mean something else by it."""
+    """Whether a part may have this name: neither Python, torch.nn.Module nor the emitted classes use it."""
     return not (iskeyword(name) or name in MODULE_ATTRIBUTES or name.startswith("__") or name == "checkpoint")

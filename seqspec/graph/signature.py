@@ -1,4 +1,4 @@
-"""The signature: what a compiled model takes, gives and carries, under public names. The manifest is its JSON."""
+"""The signature: a compiled model's inputs, outputs and states, by their public names. The manifest is its JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqspec.graph.types import DType
 class Port:
     """A named input or output. `once`: read on the first call only. `optional`: may be left out, or be None.
 
-    `starts` names the past that files take in its place on the first call, as `past_state.0.lstm.h`.
+    `starts` names the past state that the files take in its place on the first call, such as `past_state.0.lstm.h`.
     """
 
     name: str
@@ -28,20 +28,20 @@ class Port:
 
     @property
     def python(self) -> str:
-        """Its name as an argument or attribute: `attentions_3` for `attentions.3`."""
+        """The name as a Python argument or attribute: `attentions_3` for `attentions.3`."""
         return python_name(self.name)
 
 
 def python_name(name: str) -> str:
-    """A public name where only an identifier can stand: a dot becomes an underscore."""
+    """A public name as a Python identifier: dots become underscores."""
     return name.replace(".", "_")
 
 
 @dataclass(frozen=True)
 class Carried:
-    """A state: `past` goes in, `present` comes out. A held one comes out of the first call and only goes in after.
+    """A state: `past` goes in, `present` comes out. A held one comes out of the first call only, and goes in after.
 
-    `path` is its full name in the graph; a signature read from a manifest has none.
+    `path` is its full name in the graph, empty in a signature read from a manifest.
     """
 
     path: str
@@ -54,14 +54,14 @@ class Carried:
 
 @dataclass(frozen=True)
 class Signature:
-    """Ordered inputs, outputs and states."""
+    """The inputs, outputs and states of a model, in order."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     states: tuple[Carried, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, sizes as text."""
+        """Plain data for JSON, with sizes as text."""
         return {
             "inputs": [_port(p) for p in self.inputs],
             "outputs": [_port(p) for p in self.outputs],
@@ -70,7 +70,7 @@ class Signature:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
-        """What `to_json` was given, up to the paths of states."""
+        """The inverse of `to_json`, except that states have no paths."""
         inputs, outputs = (tuple(_read_port(p) for p in data[key]) for key in ("inputs", "outputs"))
         return cls(inputs, outputs, tuple(_read_state(s) for s in data["states"]))
 
@@ -84,12 +84,12 @@ def signature(graph: Graph) -> Signature:
 
 
 def output_name(value: Value) -> str:
-    """The public name of an output: its hint."""
+    """The public name of an output: its hint, else its name."""
     return value.hint or value.name
 
 
 def starting(model: Signature, files: Signature) -> Iterator[Port]:
-    """The inputs of a model that its files take as the past of the first call."""
+    """The inputs of a model that its files take as the past state of the first call."""
     taken = {port.name for port in files.inputs}
     for port in model.inputs:
         _, given, place = port.name.partition("initial_state.")
@@ -100,11 +100,11 @@ def starting(model: Signature, files: Signature) -> Iterator[Port]:
 
 
 def carried(states: tuple[State, ...]) -> tuple[Carried, ...]:
-    """Public names for states given by their full paths.
+    """Public names for states, which come with their full paths.
 
-    Keys and values of layer N are `past_key_values.N.key`, with `decoder.` or `encoder.` before the leaf where it
-    also attends to an encoder, and the sublayer's name where a layer has several of one sort. Everything else in a
-    layer is `past_state.N.<sublayer>.<name>`; outside the layers the name alone says it.
+    Keys and values of layer N are `past_key_values.N.key` and `.value`. Before the last part stands `decoder.` or
+    `encoder.` if the layer also attends to an encoder, and the sublayer's name if the layer has several caches of one
+    sort. Any other state of a layer is `past_state.N.<sublayer>.<name>`; outside of layers it is `past_state.<name>`.
     """
     crossed = {_layer(s.name) for s in states if s.cache and s.held}
     sorts = Counter((_layer(s.name), s.held, s.name.rsplit(".", 1)[-1]) for s in states if s.cache)
@@ -129,7 +129,7 @@ def _carried(state: State, crossed: bool, sorts: Counter[tuple[str, bool, str]])
 
 
 def _layer(path: str) -> str:
-    """The flat layer index in a path, or nothing."""
+    """The layer index in a path, or an empty string."""
     parts = path.split(".")
     return parts[parts.index("layers") + 1] if "layers" in parts else ""
 

@@ -1,4 +1,4 @@
-"""The printed graph: every distinct region once, children first. Snapshots and the fixtures of passes are this text.
+"""Prints the graph: every distinct region once, children first. Snapshots and pass fixtures hold this text.
 
     region Attention
       input  x: float[batch_size, sequence_length, 64]
@@ -8,7 +8,8 @@
       v3: float[...] = attention: @Block x, -
       return v3
 
-`?` is optional, `-` an absent input, `%name` a tie, `@name` a region, `!name` an input read on the first call only.
+`?` is optional, `-` an absent input, `%name` a tied weight, `@name` a region, `!name` an input read on the first call
+only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Names = Mapping[int, str]
 
 
 def text(graph: Graph) -> str:
-    """The whole graph; equal graphs print the same."""
+    """The whole graph as text. Equal graphs print the same."""
     regions = graph.regions()
     names = region_names(regions)
     blocks = ["\n".join([*_region(r, names, graph), _return(r, graph)]) for r in regions]
@@ -37,7 +38,7 @@ def text(graph: Graph) -> str:
 
 
 def region_names(regions: tuple[Region, ...]) -> dict[int, str]:
-    """A name for each region, by identity: its own, numbered from the second of a name on."""
+    """A unique name for each region, keyed by its id: its own name, numbered where several share it."""
     seen: Counter[str] = Counter()
     names = {}
     for region in regions:
@@ -68,7 +69,7 @@ def _return(region: Region, graph: Graph) -> str:
 
 
 def typed(value: Value) -> str:
-    """`x: float[batch_size, 8]?`"""
+    """A value with its type: `x: float[batch_size, 8]?`."""
     return f"{value.name}: {value.dtype}{show(value.shape)}{'?' if value.optional else ''}"
 
 
@@ -77,7 +78,7 @@ def _what(item: Node | Call, names: Names) -> str:
 
 
 def op_text(op: Op, names: Names) -> str:
-    """`Linear(8, 16, bias=False)`: fields without a default in order, the others where they differ from it."""
+    """`Linear(8, 16, bias=False)`: required fields in order, and the others where they differ from their default."""
     parts = []
     for field in fields(op):
         value = getattr(op, field.name)

@@ -1,9 +1,9 @@
-"""The graph as JSON, for programs: the signature, and every distinct region once, children first.
+"""Writes the graph as JSON for other programs: the signature, and every distinct region once, children first.
 
     {"version": 1, "signature": {…}, "regions": [{"name", "inputs", "items", "outputs"}, …]}      the last is the root
 
 An item is {"op", "attributes"} or {"region"}, with {"scope", "inputs", "outputs", "origin"}. An input is a value's
-name, `%name` for a tie, or null.
+name, `%name` for a tied weight, or null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 def to_json(graph: Graph) -> str:
-    """The document, with a line break at its end."""
+    """The JSON document, ending in a line break."""
     regions = graph.regions()
     names = region_names(regions)
     data = {

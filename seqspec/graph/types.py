@@ -1,4 +1,4 @@
-"""What a shape rule says: the types of an op's outputs, or that its inputs do not fit."""
+"""The results of a shape rule: the types of an op's outputs, or the error that its inputs do not fit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 from seqspec.graph.dims import Shape
 
 DType = Literal["float", "float32", "int64", "int32", "bool"]
-"""`float` is the dtype the model computes in; `float32` stays float32 whatever that is."""
+"""`float` is the dtype that the model computes in; `float32` is float32 whatever that dtype is."""
 
 
 class ShapeError(Exception):
-    """Inputs an op cannot take: becomes a diagnostic at `origin`, the YAML path."""
+    """An op cannot take these inputs. Becomes a diagnostic at `origin`, the YAML path."""
 
     def __init__(self, message: str, origin: str = "") -> None:
         super().__init__(message)
@@ -19,8 +19,8 @@ class ShapeError(Exception):
 
 
 class Type(NamedTuple):
-    """Shape and dtype of an output."""
+    """The type of an op's output."""
 
     shape: Shape
     dtype: DType = "float"
-    optional: bool = False  # may be None at run time, as a mask is where nothing is masked
+    optional: bool = False  # may be None at run time, like a mask when nothing is masked

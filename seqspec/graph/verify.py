@@ -1,9 +1,9 @@
-"""The laws of the graph, a table of them for each stage. Tests check them between passes; a breach is a bug of ours.
+"""The invariants of the graph, listed for each stage. Tests check them between passes; a violation is a seqspec bug.
 
 built       as the builder leaves it
 flat        after `inline`: no calls
-inference   for ONNX: no dropout either, and nothing optional
-part        the encoder or decoder of such a graph, where a tie may name what the other part owns
+inference   for ONNX: also no dropout, and nothing optional
+part        the encoder or decoder of such a graph, where a tied weight may belong to the other part
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from seqspec.ops.base import Op
 
 Stage = Literal["built", "flat", "inference", "part"]
-Law = Callable[[Graph], Iterator[str]]
+Invariant = Callable[[Graph], Iterator[str]]
 _TOTAL: dict[str, Size] = {PAST: dim(PAST) + dim(TIME)}
 
 
 def verify(graph: Graph, stage: Stage = "built") -> None:
-    """Raises SEQ304 with every breach of the stage's laws."""
-    found = [breach for law in LAWS[stage] for breach in law(graph)]
+    """Raises SEQ304 with every violation of the stage's invariants."""
+    found = [violation for invariant in INVARIANTS[stage] for violation in invariant(graph)]
     if found:
         raise SeqspecError("SEQ304", "; ".join(found))
 
@@ -71,7 +71,7 @@ def reads_agree(graph: Graph) -> Iterator[str]:
 
 
 def types_follow(graph: Graph) -> Iterator[str]:
-    """What an op puts out is what it infers; what a call puts out and takes is its region's."""
+    """The outputs of a node have the types that its op infers; those of a call, and its inputs, have its region's."""
     for region in graph.regions():
         for item in region.items:
             where = f"{region.name}.{item.scope or ', '.join(v.name for v in item.outputs)}"
@@ -101,7 +101,7 @@ def _arguments(where: str, call: Call) -> Iterator[str]:
 
 
 def names_are_unique(graph: Graph) -> Iterator[str]:
-    """No two parts own a parameter or a state of one name, unless they are the same part called twice."""
+    """No two parts own a parameter or state of the same name, unless they are one part called twice."""
     for region in graph.regions():
         owners: dict[str, object] = {}
         for item in region.items:
@@ -114,7 +114,7 @@ def names_are_unique(graph: Graph) -> Iterator[str]:
 
 
 def ties_resolve(graph: Graph) -> Iterator[str]:
-    """A tie names a parameter that something in the same region owns, by its shape."""
+    """A tied weight names a parameter of the same shape that something in the same region owns."""
     for region in graph.regions():
         owned = {p.name: p for p in region.params}
         for item in region.items:
@@ -124,7 +124,7 @@ def ties_resolve(graph: Graph) -> Iterator[str]:
 
 
 def presents_fit(graph: Graph) -> Iterator[str]:
-    """A state's present is an output of its op: the past's type, with the new positions joined to the past ones."""
+    """A state's present is an output of its op, of the past's type, where P past positions became P + T."""
     for region in graph.regions():
         for node in _nodes(region):
             for state in node.op.states(*node.inputs):
@@ -142,7 +142,7 @@ def _grown(shape: Shape) -> Shape:
 
 
 def bodies_carry_nothing(graph: Graph) -> Iterator[str]:
-    """What an op runs inside has no state but the op's own."""
+    """A region that an op runs inside itself has no states but the op's own."""
     for region in graph.regions():
         for node in _nodes(region):
             own = {state.name for state in node.op.states(*node.inputs)}
@@ -153,13 +153,13 @@ def bodies_carry_nothing(graph: Graph) -> Iterator[str]:
 
 
 def no_calls(graph: Graph) -> Iterator[str]:
-    """Everything is inlined."""
+    """All calls are inlined."""
     for region in graph.regions():
         yield from (f"{region.name}: {i.scope} is a call" for i in region.items if isinstance(i, Call))
 
 
 def no_dropout(graph: Graph) -> Iterator[str]:
-    """Nothing is random: no op called Dropout, and no `dropout` of an op."""
+    """Nothing is random: there is no Dropout, and no op with a `dropout`."""
     for region in graph.regions():
         for node in _nodes(region):
             if type(node.op).__name__ == "Dropout" or getattr(node.op, "dropout", False):
@@ -167,12 +167,12 @@ def no_dropout(graph: Graph) -> Iterator[str]:
 
 
 def nothing_optional(graph: Graph) -> Iterator[str]:
-    """Every input is given."""
+    """No input of the root is optional."""
     yield from (f"the input {v.name} is optional" for v in graph.root.inputs if v.optional)
 
 
 def once_is_held(graph: Graph) -> Iterator[str]:
-    """What is computed once reaches later calls through a held state or as a state's initial value only."""
+    """What is computed once reaches later calls only through a held state or as a state's initial value."""
     once = {v.name for v in graph.root.inputs if v.name in graph.once}
     late = {v.name for v in graph.root.inputs if v.name not in graph.once}
     for node in _nodes(graph.root):
@@ -199,7 +199,7 @@ def _type(value: Value) -> str:
     return f"{value.dtype}{show(value.shape)}{'?' if value.optional else ''}"
 
 
-_ALWAYS: tuple[Law, ...] = (
+_ALWAYS: tuple[Invariant, ...] = (
     defined_before_use,
     reads_agree,
     types_follow,
@@ -207,8 +207,8 @@ _ALWAYS: tuple[Law, ...] = (
     presents_fit,
     bodies_carry_nothing,
 )
-_INFERENCE: tuple[Law, ...] = (no_calls, no_dropout, nothing_optional)
-LAWS: dict[Stage, tuple[Law, ...]] = {
+_INFERENCE: tuple[Invariant, ...] = (no_calls, no_dropout, nothing_optional)
+INVARIANTS: dict[Stage, tuple[Invariant, ...]] = {
     "built": (*_ALWAYS, ties_resolve),
     "flat": (*_ALWAYS, ties_resolve, no_calls, once_is_held),
     "inference": (*_ALWAYS, ties_resolve, once_is_held, *_INFERENCE),

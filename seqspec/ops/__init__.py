@@ -1,1 +1,1 @@
-"""The primitives: about forty closed ops, one file each with all its faces. See `ops.base`."""
+"""The primitive ops. Each is defined in one place with all its faces; see `ops.base`."""

@@ -1,4 +1,4 @@
-"""Attention near a place that the query predicts: Luong, Pham and Manning 2015, local-p."""
+"""Attention around a position that the query predicts: local-p of Luong, Pham and Manning 2015."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def local_alignment(scores, center, places, lengths, mask, size):
 
 @primitive
 class RealPlaces(Op):
-    """memory[B,S,M], mask[B,S]? -> places[B,S] int64, counting real positions from 0; how many there are [B,1]."""
+    """memory[B,S,M], mask[B,S]? -> places[B,S] int64, the index of each among the real positions; lengths[B,1]."""
 
     likes = (0,)
 

@@ -1,4 +1,4 @@
-"""Attention of one recurrent step over a memory, in its pieces."""
+"""The parts of the attention of one recurrent step over a memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def masked_softmax(scores, mask):
 
 @primitive
 class MaskedSoftmax(Op):
-    """scores[B,S], mask[B,S]? -> softmax over the True columns [B,S]; a row without any gives zeros."""
+    """scores[B,S], mask[B,S]? -> softmax over the True columns [B,S]. A row without any gives zeros."""
 
     def infer(self, scores: Value, mask: Value | None = None) -> tuple[Type, ...]:
         if mask is not None and mask.shape != scores.shape:
@@ -56,7 +56,7 @@ class MaskedSoftmax(Op):
         if mask is None:
             return (o.cast(o.Softmax(scores, axis=-1), "float"),)
         weights = o.cast(o.Softmax(o.Where(mask, scores, o.scalar(float("-inf"), "float32")), axis=-1), "float")
-        return (o.Where(mask, weights, o.scalar(0.0)),)  # an empty row is NaN before
+        return (o.Where(mask, weights, o.scalar(0.0)),)  # the softmax of an empty row is NaN
 
 
 @primitive

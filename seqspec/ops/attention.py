@@ -123,12 +123,16 @@ def attend_weighed(q, k, v, visible, bias=None, softcap=None, scale=None, dropou
 class Attention(Op):
     """q[B,H,T,d], k[B,G,S,d], v[B,G,S,e], mask?, bias[B,H,T,S]? -> softmax(q kᵀ · scale + bias) v [B,H,T,e].
 
-    Query i sits at key S − T + i (aligned to the end). The input mask says which keys are real, [B, S], and the
-    attribute which of these a query sees, a band; distances count real tokens, so that padding anywhere changes
-    nothing. Where the attribute is more than a band, the input says all of it, [B, 1, T, S] as `Visible` makes it, and
-    the attribute what that costs. A query that sees no key gives zeros. Query head h reads key head h // (H / G).
-    `scale` None is 1/√d. `softcap` c makes a score c · tanh(score / c), before bias and mask, as flash attention and
-    ONNX do. `dropout` acts on the weights while training. `weights` puts them out too, before dropout: [B, H, T, S].
+    Query i sits at key S − T + i (aligned to the end), and query head h reads key head h // (H / G). A query that sees
+    no key gives zeros.
+
+    If the attribute `mask` is a band, the input mask [B, S] says which keys are real, and the band which of these a
+    query sees. Distances count real tokens, so padding anywhere changes nothing. For any other mask the input is the
+    whole mask [B, 1, T, S], made by `Visible`, and the attribute only serves to count FLOPs.
+
+    `scale` None is 1/√d. `softcap` c turns a score into c · tanh(score / c), before bias and mask, as in flash
+    attention and ONNX. `dropout` acts on the weights while training. With `weights` they are an output too, [B, H, T, S], before
+    dropout.
     """
 
     mask: Mask = EVERYTHING
@@ -139,7 +143,7 @@ class Attention(Op):
 
     @property
     def band(self) -> Band | None:
-        """The mask where it is a band, and made here."""
+        """The mask if it is a band, which this op applies itself; otherwise None."""
         short = normalise(self.mask)
         return short if isinstance(short, Band) else None
 
@@ -191,13 +195,13 @@ class Attention(Op):
         return (found @ v, found) if self.weights else (found @ v,)
 
     def _visible(self, np: Any, q: Array, k: Array, mask: Array | None, band: Band) -> Array:
-        """[B, 1, T, S], pair by pair."""
+        """The pairs that a band allows, [B, 1, T, S], one by one."""
         (batch, _, queries, _), keys = q.shape, k.shape[2]
         real = np.ones((batch, keys), bool) if mask is None else mask
         visible = np.zeros((batch, 1, queries, keys), bool)
         for b, i, j in np.ndindex(batch, queries, keys):
             at = keys - queries + i
-            # real tokens passed on the way from the query to the key
+            # the number of real tokens from the query to the key, negative if the key comes first
             distance = real[b, at + 1 : j + 1].sum() if j > at else -int(real[b, j + 1 : at + 1].sum())
             inside = (band.left is None or distance >= -band.left) and (band.right is None or distance <= band.right)
             visible[b, 0, i, j] = real[b, j] and inside
@@ -239,7 +243,7 @@ class Attention(Op):
         given = {name: value for name, value in options.items() if value is not None}
         if not self.weights:
             return (o.Attention(q, k, v, visible, **given),)
-        # the fourth output is what the mode asks for: 3, behind the softmax
+        # mode 3 makes the fourth output the weights after the softmax
         y, _, _, weights = o.many("Attention", 4, q, k, v, visible, qk_matmul_output_mode=3, **given)
         return y, weights
 
@@ -250,14 +254,14 @@ class Attention(Op):
 
 
 def _named(**values: object) -> list[str]:
-    """`name=value` of what is given."""
+    """Keyword arguments as text, without those that are None."""
     return [f"{name}={value}" for name, value in values.items() if value is not None]
 
 
 def _visible_keys(o: OnnxWriter, q: Any, k: Any, mask: Any | None, band: Band) -> Any:
-    """[B, 1, T, S]: every axis but the heads' in full, which onnxruntime's kernel asks for.
+    """The pairs that a band allows, [B, 1, T, S]. onnxruntime's kernel broadcasts only the axis of heads.
 
-    All layers of a stack write the same nodes here, so that the writer keeps them once.
+    All layers of a stack ask for the same nodes here, so the writer keeps them once.
     """
     queries, keys = o.size(q, 2), o.size(k, 2)
     shape = o.Concat(o.size(q, 0), o.ints(1), queries, keys, axis=0)
@@ -274,7 +278,7 @@ def _visible_keys(o: OnnxWriter, q: Any, k: Any, mask: Any | None, band: Band) -
 
 
 def _places(o: OnnxWriter, keys: Any, mask: Any | None, band: Band) -> Any:
-    """Where each key stands, [B or 1, S]. Order alone decides what is causal; a window counts real tokens."""
+    """The position of each key, [B or 1, S]. A causal mask needs only their order; a window counts real tokens."""
     if mask is None or (band.left is None and band.right == 0):
         row = o.Range(o.scalar(0, "int64"), o.Squeeze(keys), o.scalar(1, "int64"))
         return o.Unsqueeze(row, o.ints(0))

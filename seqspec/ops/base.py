@@ -1,14 +1,14 @@
-"""What an op is, and the writers its faces are handed.
+"""The base class of ops, and the writers that their methods receive.
 
-An op is a frozen dataclass with every face in its own file:
+An op is a frozen dataclass whose methods, its faces, say everything about it:
 
-    infer      types of its outputs from its inputs' (or ShapeError)     params, states     what it owns and carries
-    flops      forward FLOPs, 2 a multiply-add                           reference          NumPy, float64, obvious
-    backward   FLOPs of its gradients                                    keeps              what these read again
+    infer      types of the outputs from those of the inputs             params, states     weights, and what it carries
+    flops      forward FLOPs, 2 per multiply-add                         reference          the equation in NumPy
+    backward   FLOPs of the gradients                                    keeps              what these read again
     torch      an expression of PyTorch text, through TorchWriter        onnx               nodes, through OnnxWriter
 
-No face imports torch, onnx or numpy: the writers and `np` come as arguments. In every face the past of each state
-follows the inputs, in the order of `states`, and may be None; the presents are outputs (`State.output`).
+No face imports torch, onnx or numpy: the writers and `np` are arguments. In every face the past of each state follows
+the inputs, in the order of `states`, and may be None. The presents are among the outputs (`State.output`).
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ from seqspec.graph.types import ShapeError, Type
 if TYPE_CHECKING:
     from seqspec.ops.fused import FusedOp
 
-Array = Any  # a NumPy array; NumPy is handed in, never imported here
+Array = Any  # a NumPy array; NumPy is an argument, never imported here
 Weights = Mapping[str, Array]  # an op's own parameters by leaf name
 
 
 class Expr(str):
-    """A piece of PyTorch text. `loose` binds weaker than a call: it needs brackets before `.`, `*` and the like."""
+    """A piece of PyTorch text. A `loose` one binds weaker than a call and needs brackets before `.` or an operator."""
 
     loose: bool = False
 
     @classmethod
     def infix(cls, text: str) -> Expr:
+        """An expression with an operator outermost, which is loose."""
         expr = cls(text)
         expr.loose = True
         return expr
 
     @property
     def tight(self) -> Expr:
-        """The same, safe to put before `.` or beside an operator."""
+        """The expression in brackets if need be, safe before `.` or beside an operator."""
         return Expr(f"({self})") if self.loose else self
 
 
 @primitive
 class Helper(Data):
-    """A function or class of the emitted file, written once however often it is used."""
+    """A function or class of the emitted file, written once however often it is used. `needs` are those it calls."""
 
     name: str
     text: str
@@ -56,32 +57,32 @@ class Helper(Data):
 
 
 class TorchWriter(Protocol):
-    """Hands a torch face what surrounds it."""
+    """What a torch face can ask of the file around it."""
 
     module: str  # `self.q_proj`: the module that the op declares
-    node_scope: str
+    node_scope: str  # the node's name
 
     def use(self, helper: Helper) -> str:
-        """The helper's name; its text joins the file."""
+        """Adds the helper to the file and returns its name."""
 
     def param(self, leaf: str) -> str:
-        """The op's own parameter, where it declares no module."""
+        """The op's own parameter, if it declares no module."""
 
     def size(self, size: Size) -> str:
-        """An expression for a size, read off any tensor at hand (0 for a past that is not there)."""
+        """An expression for a size, read off any tensor at hand. The length of a past that is None is 0."""
 
     def loop(self, body: Region, carried: int, scanned: int, args: tuple[Expr | None, ...]) -> Expr:
         """Writes `for t in …` over a region's calls; see `ops.loop`."""
 
 
 class OnnxWriter(Protocol):
-    """Writes ONNX nodes: `o.MatMul(a, b)` adds one and returns its output, or the earlier output of the same node.
+    """Writes ONNX nodes: `o.MatMul(a, b)` adds one and returns its output, or that of an equal node added before.
 
-    Attributes are Python values; `None` is an absent optional input. Values are opaque to the faces.
+    Attributes are Python values, and `None` is an absent optional input. Faces treat values as opaque.
     """
 
     half: bool
-    """Whether the model computes in 16 bits, so that sums and exponentials ask for float32."""
+    """Whether the model computes in 16 bits, so that sums and exponentials should use float32."""
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]: ...
 
@@ -89,12 +90,12 @@ class OnnxWriter(Protocol):
         """A node with `count` outputs."""
 
     def param(self, leaf: str) -> Any:
-        """The op's own parameter, as it is."""
+        """The op's own parameter, as stored."""
 
     def derived(self, tag: str, shape: Shape, make: Callable[..., Array], *leaves: str, dtype: str = "float") -> Any:
-        """A weight made from others when it is written: `make(np, *arrays)`. Equal tag and leaves are one tensor.
+        """A weight computed from others when the file is written: `make(np, *arrays)` of the parameters `leaves`.
 
-        Without leaves it is a table that the whole file shares, under the name `tag`.
+        The same tag and leaves give one tensor. Without leaves it is a table named `tag`, shared by the whole file.
         """
 
     def ints(self, *values: int) -> Any:
@@ -110,31 +111,31 @@ class OnnxWriter(Protocol):
         """x as `float` (the model's dtype), float32, float64, int64, int32 or bool."""
 
     def size(self, x: Any, axis: int) -> Any:
-        """The length of an axis, an int64 vector of one."""
+        """The length of an axis, as an int64 vector of one element."""
 
     def scan(self, body: Region, carried: int, scanned: int, args: tuple[Any, ...]) -> list[Any]:
         """A Scan over a region; see `ops.loop`."""
 
     def contributed(self, op: FusedOp, args: Sequence[Any], pasts: Sequence[Any]) -> list[Any]:
-        """The kernel's node, and a function of its name that says what it means; see `ops.fused`."""
+        """A node of the fused kernel, and a function of the same name in plain ONNX; see `ops.fused`."""
 
     def region(self, body: Region, args: Sequence[Any], pasts: Sequence[Any]) -> list[Any]:
-        """The nodes of a flat region, and its outputs; `pasts` in the order of its states."""
+        """Writes the nodes of a flat region and returns its outputs. `pasts` are in the order of its states."""
 
     def either(self, condition: Any, local: Sequence[Any], *branches: Callable[[], Sequence[Any]]) -> list[Any]:
-        """An If: what the first branch gives where `condition` holds, else what the second gives.
+        """An If node: the outputs of the first branch if `condition` holds, else those of the second.
 
-        What a branch makes of `local` values is made inside it; all else once, for all branches that want it.
+        Nodes that depend on `local` values are written inside the branch, all others once, outside.
         """
 
     def function(
         self, name: str, types: Sequence[Type], variant: Hashable, write: Callable[..., Sequence[Any]], *inputs: Any
     ) -> list[Any]:
-        """A node with outputs of these types that means `write(o, *inputs)`: a function, one for each variant."""
+        """A call of a model-local function whose body is `write(o, *inputs)`, one function for each variant."""
 
 
 class Op(Data, ABC):
-    """A primitive."""
+    """A primitive operation."""
 
     likes: ClassVar[tuple[int, ...]] = ()
     """Inputs of which it reads the size or the dtype alone, so that no gradient goes back to them."""
@@ -144,23 +145,23 @@ class Op(Data, ABC):
 
     @abstractmethod
     def infer(self, *inputs: Any, **_: Any) -> tuple[Type, ...]:
-        """Types of the outputs from the input Values; ShapeError where they do not fit."""
+        """The types of the outputs, from the input Values. ShapeError if these do not fit."""
 
     def params(self) -> tuple[Param, ...]:
-        """The weights it owns, under torch's names and layouts."""
+        """The weights it owns, with torch's names and layouts."""
         return ()
 
     def states(self, *inputs: Any, **_: Any) -> tuple[State, ...]:
-        """What it carries from call to call."""
+        """What it carries from one call of the model to the next."""
         return ()
 
     def bodies(self) -> Iterator[Region]:
-        """Regions it runs inside."""
+        """The regions that it runs inside itself."""
         return iter(())
 
     @abstractmethod
     def flops(self, *inputs: Any, **_: Any) -> Size:
-        """Forward FLOPs for Values whose shapes are plain integers: 2 a multiply-add, comparisons and copies none."""
+        """Forward FLOPs for Values of integer shapes: 2 per multiply-add, none for comparisons and copies."""
 
     def backward(self, takes: Sequence[bool], *inputs: Any) -> Size:
         """FLOPs of its gradients: for each input that `takes` one, and for its weights, those of the forward pass.
@@ -175,14 +176,14 @@ class Op(Data, ABC):
 
     @abstractmethod
     def reference(self, np: Any, weights: Weights, *inputs: Any, **_: Any) -> tuple[Array, ...]:
-        """The outputs, in NumPy, at whatever precision the arrays have."""
+        """The outputs, computed in NumPy at the precision of the arrays."""
 
     def declare(self) -> str | None:
-        """The torch module that holds its weights, as constructor text."""
+        """The constructor, as text, of the torch module that holds its weights; None if it needs none."""
         return None
 
     def helpers(self) -> tuple[Helper, ...]:
-        """What its declaration refers to."""
+        """The helpers that `declare` refers to."""
         return ()
 
     @abstractmethod

@@ -13,7 +13,7 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 
 @primitive
 class Bias(Op):
-    """x[..., N] -> x + bias; bias[N] starts at zeros. What a tied linear map can have of its own."""
+    """x[..., N] -> x + bias; bias[N] starts at zeros. A tied linear map can have one of its own."""
 
     width: int
 

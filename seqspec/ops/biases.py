@@ -1,6 +1,7 @@
-"""What attention adds to its scores for the way from a query to a key: made once, read by all layers that say the same.
+"""Biases that attention adds to its scores by the distance from a query to a key.
 
-Ways count real tokens on the row, so that padding changes nothing.
+They are computed once and shared by all layers with equal settings. Distances count real tokens, so padding changes
+nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class AlibiBias(Op):
     """query [B, 1, T, 1], key [B, 1, 1, S], x -> −slope_h · |key − query| [B, H, T, S] in the dtype of x.
 
     Slopes are 2^(−8 i / m) for i = 1 … m, m the largest power of two up to `heads`, and the odd ones of 2m for the
-    rest (Press et al. 2022). Both sides of a query count alike, as MPT and Bloom never need.
+    rest (Press et al. 2022). Keys on both sides of a query are treated alike; causal models such as MPT and BLOOM have
+    only one side.
     """
 
     likes = (2,)
@@ -55,7 +57,7 @@ class AlibiBias(Op):
 
     @property
     def slopes(self) -> list[float]:
-        """One a head."""
+        """One for each head."""
         most = 2 ** int(log2(self.heads))
         more = [2 ** (-4 * i / most) for i in range(1, 2 * most, 2)]
         return [2 ** (-8 * i / most) for i in range(1, most + 1)] + more[: self.heads - most]
@@ -82,7 +84,8 @@ class RelativeBias(Op):
     """query [B, 1, T, 1], key [B, 1, 1, S] -> weight[bucket(key − query), head] [B, H, T, S]; weight[buckets, H].
 
     Half of the buckets hold one distance each, the others grow by a constant factor up to `max_distance`, and the last
-    takes all beyond. `bidirectional` gives half of them to keys behind the query; otherwise those are as at 0 (T5).
+    takes everything beyond. With `bidirectional`, half of the buckets are for keys after the query; without it, such
+    keys count as distance 0 (T5).
     """
 
     heads: int
@@ -92,12 +95,12 @@ class RelativeBias(Op):
 
     @property
     def starts(self) -> list[int]:
-        """The distance at which each bucket but the first begins, on one side."""
+        """The distance at which each bucket after the first begins, on one side."""
         count = self.buckets // 2 if self.bidirectional else self.buckets
         return list(_starts(count, self.max_distance))
 
     def bucket(self, way: int) -> int:
-        """The row of the table for a key that is `way` tokens behind the query."""
+        """The row of the table for a key that comes `way` tokens after the query."""
         length = abs(way) if self.bidirectional else max(-way, 0)
         starts = self.starts
         behind = len(starts) + 1 if self.bidirectional and way > 0 else 0
@@ -124,7 +127,7 @@ class RelativeBias(Op):
         return Expr(f"{t.use(_RELATIVE)}({query}, {key}, {table}, {self.starts}, {self.bidirectional})")
 
     def onnx(self, o: OnnxWriter, query: Any, key: Any) -> tuple[Any, ...]:
-        far = self.starts[-1]  # what lies beyond is in the last bucket
+        far = self.starts[-1]  # everything beyond is in the last bucket
         buckets = o.const([self.bucket(way) for way in range(-far, far + 1)], "int64")
         way = o.Max(o.Min(o.Sub(key, query), o.ints(far)), o.ints(-far))
         rows = o.Gather(buckets, o.Add(o.Squeeze(way, o.ints(1)), o.ints(far)))
@@ -135,7 +138,7 @@ class RelativeBias(Op):
 def _starts(count: int, max_distance: int) -> tuple[int, ...]:
     """Bucket b of n begins where (distance / exact)^(n − exact) ≥ (max_distance / exact)^(b − exact), exact = n / 2.
 
-    In integers, since logarithms fall on either side of a bound.
+    In integers, since rounded logarithms may fall on either side of a bound.
     """
     exact = count // 2
     starts, distance = list(range(1, exact + 1)), exact

@@ -1,4 +1,4 @@
-"""What attention keeps from call to call: keys and values that grow, and tensors computed once."""
+"""Caches: keys and values that grow from call to call, and tensors computed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def append(past, x):
 
 @primitive
 class Append(Op):
-    """x[B, G, T, d] -> [B, G, P + T, d]: the past, then x. The result is the state `name` of the next call."""
+    """x[B, G, T, d] -> [B, G, P + T, d]: the past, then x. The result is the state `name`, the next call's past."""
 
     view = True  # before there is a past, as in training
 
@@ -51,9 +51,9 @@ class Append(Op):
 
 @primitive
 class Hold(Op):
-    """x -> x, computed on the first call and kept: later calls read the state `name` and x is not evaluated.
+    """x -> x, computed on the first call and kept. Later calls read the state `name` and do not evaluate x.
 
-    `cache` says that it is an attention's keys or values.
+    `cache` says that it holds the keys or values of an attention.
     """
 
     view = True
@@ -74,7 +74,7 @@ class Hold(Op):
         return (x if past is None else past,)
 
     def torch(self, t: TorchWriter, x: Expr, past: Expr | None) -> Expr:
-        # an expression, since x may be inlined here and must not run when the past is there
+        # a conditional expression, since x may be inlined here and must not run when there is a past
         return x if past is None else Expr.infix(f"{x.tight} if {past} is None else {past}")
 
     def onnx(self, o: OnnxWriter, x: Any | None, past: Any | None) -> tuple[Any, ...]:

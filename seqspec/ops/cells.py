@@ -1,4 +1,4 @@
-"""One step of a recurrent layer, for loops whose body does more than that."""
+"""Single steps of recurrent layers, for loops whose body does more than that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqspec.ops.rnn import Activation, RnnRule
 
 @primitive
 class Cell(Op):
-    """x[B,I], h[B,H] (c) -> h'[B,H] (c'): weight_ih, weight_hh, bias_ih, bias_hh as torch's cells name them."""
+    """x[B,I], h[B,H] (c) -> h'[B,H] (c'); weight_ih, weight_hh, bias_ih, bias_hh as in torch's cells."""
 
     input_size: int
     hidden_size: int
@@ -31,7 +31,7 @@ class Cell(Op):
 
     @property
     def native(self) -> bool:
-        """Whether torch's own cell has this form."""
+        """Whether torch has a cell of this form."""
         return self.rule.native_cell and self.bias != "single"
 
     def infer(self, x: Value, *state: Value) -> tuple[Type, ...]:
@@ -49,11 +49,11 @@ class Cell(Op):
         return tuple(Param(name, shape, init=self.initial(name)) for name, shape in shapes.items())
 
     def initial(self, name: str) -> Init:
-        """How the parameter of this name starts."""
+        """The initialisation of the parameter called `name`."""
         return uniform(self.hidden_size)
 
     def flops(self, x: Value, *state: Value) -> Size:
-        """The matrices; gates and biases count nothing."""
+        """The matrix products; gates and biases are not counted."""
         return x.shape[0] * step_flops(self.rule, self.input_size, self.hidden_size)
 
     def backward(self, takes: Sequence[bool], x: Value, *state: Value) -> Size:

@@ -13,10 +13,10 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 
 @primitive
 class Conv1d(Op):
-    """x[B, T, I] -> y_t = b + Σ_k W_k x_{s·t + k − ⌊K/2⌋} [B, ⌈T/s⌉, O], K odd, with zeros before and behind x.
+    """x[B, T, I] -> y_t = b + Σ_k W_k x_{s·t + k − ⌊K/2⌋} [B, ⌈T/s⌉, O], K odd, with zeros before and after x.
 
-    weight[O, I / groups, K] as torch stores it, which slides it without turning it round; group g of the outputs reads
-    group g of the inputs. Both start uniform in ±1/√(K I / groups).
+    weight[O, I / groups, K] as in torch: a cross-correlation, the kernel is not flipped. Group g of the outputs reads
+    group g of the inputs. Weight and bias start uniform in ±1/√(K I / groups).
     """
 
     inputs: int
@@ -85,7 +85,7 @@ class Conv1d(Op):
 class PatchEmbedding(Op):
     """pixels[B, C, H, W] -> x[B, H/p · W/p, D]: a linear map of each p x p patch, row by row from the top left.
 
-    weight[D, C, p, p] as torch stores that of a convolution; it and bias[D] start uniform in ±1/√(C p²).
+    weight[D, C, p, p] as in torch's Conv2d; it and bias[D] start uniform in ±1/√(C p²).
     """
 
     channels: int

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al. 2006): a loss over every way to align labels with frames."""
+"""Connectionist temporal classification (Graves et al. 2006), which sums over all alignments of labels and frames."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def ctc_loss(logits, labels, mask, blank_id):
 
 @primitive
 class CtcLoss(Op):
-    """logits[B, T, V], labels[B, L]?, mask[B, S]? -> loss[]?, the mean over rows of −log p(labels) / their number.
+    """logits[B, T, V], labels[B, L]?, mask[B, S]? -> loss[]?, the mean over rows of −log p(labels) / number of labels.
 
     p sums over every path of T ids that gives the labels once repeats are merged and `blank_id` is dropped. Labels of
-    −100 and frames that are padding, by the last T columns of the mask, are left out. A row that is too short for its
-    labels counts as 0, and so does its gradient. torch.nn.CTCLoss with `zero_infinity`.
+    −100 are left out, and so are padded frames, by the last T columns of the mask. A row that is too short for its
+    labels has loss 0 and gradient 0: torch.nn.CTCLoss with `zero_infinity`.
     """
 
     blank_id: int = 0
@@ -57,7 +57,7 @@ class CtcLoss(Op):
         return (Type((), "float", labels.optional),)
 
     def flops(self, logits: Value, labels: Value, mask: Value | None) -> Size:
-        # a softmax, and in every frame three sums for each label and each blank around it
+        # a softmax, and in every frame three additions for each label and each blank around it
         return 3 * prod(logits.shape) + 3 * logits.shape[0] * logits.shape[1] * (2 * labels.shape[1] + 1)
 
     def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
@@ -80,7 +80,7 @@ class CtcLoss(Op):
         return (np.array(total / max(len(labels), 1)),)
 
     def _probability(self, np: Any, frames: Array, labels: list[int]) -> float:
-        """Of all paths, by what was reached so far of blank, label, blank, label, …, blank."""
+        """The summed probability of all paths: the forward recursion over blank, label, blank, label, …, blank."""
         if not len(frames):
             return 0.0 if labels else 1.0
         path = [self.blank_id]
@@ -95,7 +95,7 @@ class CtcLoss(Op):
             for s, label in enumerate(path):
                 ways = before[s] + (before[s - 1] if s else 0.0)
                 if s > 1 and label not in (self.blank_id, path[s - 2]):
-                    ways += before[s - 2]  # between two labels that differ a blank may be left out
+                    ways += before[s - 2]  # the blank between two different labels may be skipped
                 reached.append(float(ways * share[label]))
         return sum(reached[-2:])
 

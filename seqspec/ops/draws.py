@@ -1,13 +1,13 @@
-"""Numbers that look random and are counted, not drawn: the same in Python, NumPy, PyTorch and ONNX."""
+"""A counter-based pseudorandom function with the same results in Python, NumPy, PyTorch and ONNX."""
 
 from __future__ import annotations
 
 PRIME = 2**31 - 1
-"""Squares of what is below it fit into 63 bits."""
+"""The modulus: squares of smaller numbers fit into 63 bits."""
 
 
 def factors(seed: int, draw: int) -> tuple[int, int, int]:
-    """Three numbers from 1 to PRIME − 1 for each seed and draw, by a hash whose values are fixed."""
+    """Three numbers from 1 to PRIME − 1 for each seed and draw, by a hash that never changes."""
     from hashlib import sha256
 
     digest = sha256(f"{seed}:{draw}".encode()).digest()

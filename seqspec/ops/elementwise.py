@@ -1,4 +1,4 @@
-"""Ops that treat every element alike."""
+"""Elementwise ops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 
 Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
-# an exponential or its like counts as one
+# an exponential or a tanh counts as one
 _FLOPS: dict[Activation, int] = {"relu": 0, "relu2": 1, "gelu": 5, "gelu_tanh": 9, "silu": 4, "tanh": 1, "sigmoid": 3}
 
 _TORCH: dict[Activation, str] = {
@@ -160,7 +160,7 @@ class Scale(Op):
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """The shape of a ∘ b: axes are matched from the last, and a 1 stretches."""
+    """The shape of a ∘ b, as in NumPy: axes are matched from the last, and a 1 stretches. ShapeError if they differ."""
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
     joined = tuple(x if y == 1 else y if x in (1, y) else None for x, y in pairs)

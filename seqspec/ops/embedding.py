@@ -12,9 +12,9 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 
 @primitive
 class Embedding(Op):
-    """ids[...] -> weight[id] [..., D]; weight[count, D] starts normal with deviation 0.02.
+    """ids[...] -> weight[id] [..., D]; weight[count, D] starts normal with standard deviation 0.02.
 
-    0.02 is GPT-2's and BERT's; nn.Embedding's own 1.0 makes the logits of a tied head √D times too large at the start.
+    0.02 is that of GPT-2 and BERT. nn.Embedding's 1.0 would make the logits of a tied head √D times too large at first.
     """
 
     count: int
@@ -48,7 +48,7 @@ class Embedding(Op):
 
 @primitive
 class Lookup(Op):
-    """ids[...], table[count, D] given -> table[id] [..., D]: reads a table that another part owns."""
+    """ids[...], table[count, D] -> table[id] [..., D], where another part owns the table."""
 
     def infer(self, ids: Value, table: Value) -> tuple[Type, ...]:
         _check_ids(ids)

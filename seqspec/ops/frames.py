@@ -1,4 +1,4 @@
-"""Frames and the masks of what strides make of them; a token in front of all."""
+"""Frames of audio and their masks; and the class token in front of an image's patches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def real_first(x, mask):
 
 @primitive
 class RealFirst(Op):
-    """x[B, T, I], mask[B, T]? -> x with each row's real frames in front, in order, and zeros behind; mask of that.
+    """x[B, T, I], mask[B, T]? -> x with each row's real frames first, in order, then zeros; and the mask of that.
 
-    What slides over x in steps then meets the same frames wherever padding was, and none where it was.
+    A strided convolution then sees the same frames wherever padding was.
     """
 
     def infer(self, x: Value, mask: Value) -> tuple[Type, ...]:
@@ -50,7 +50,7 @@ class RealFirst(Op):
         return Expr(f"{t.use(_REAL_FIRST)}({x}, {mask})")
 
     def onnx(self, o: OnnxWriter, x: Any, mask: Any) -> tuple[Any, ...]:
-        # of equal values TopK takes the first
+        # TopK keeps the order of equal values
         real, order = o.many("TopK", 2, o.cast(mask, "int64"), o.size(mask, 1), axis=1)
         moved, real = o.GatherND(x, o.Unsqueeze(order, o.ints(2)), batch_dims=1), o.cast(real, "bool")
         return o.Where(o.Unsqueeze(real, o.ints(2)), moved, o.scalar(0.0)), real
@@ -58,8 +58,10 @@ class RealFirst(Op):
 
 @primitive
 class Subsample(Op):
-    """mask[B, T]? -> every `step`-th column [B, ⌈T/step⌉], from the first: with real frames in front, the mask of what
-    a convolution of that stride makes of them."""
+    """mask[B, T]? -> every `step`-th column from the first [B, ⌈T/step⌉].
+
+    If the real frames come first, this is the mask of the output of a convolution with that stride.
+    """
 
     step: int
 
@@ -109,7 +111,7 @@ class ChannelsLast(Op):
 class ClassToken(Op):
     """x[B, N, D] -> [token; x] [B, 1 + N, D]: a learned vector before every row.
 
-    class_token[D] starts normal with deviation 0.02.
+    class_token[D] starts normal with standard deviation 0.02.
     """
 
     width: int

@@ -1,4 +1,4 @@
-"""Several nodes that one kernel of onnxruntime computes; shapes, cost, numbers and the portable form are the nodes'."""
+"""Several nodes that one kernel of onnxruntime computes. Shapes, cost and results are those of the nodes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Attribute = int | float | str
 
 @primitive
 class FusedOp(Op):
-    """inputs of `body` -> outputs of `body`, by the kernel `domain`.`op_type`; the body's states are its own.
+    """inputs of `body` -> outputs of `body`, computed by the kernel `domain`.`op_type`; the body's states are its own.
 
-    The node that is written takes the inputs and then `parameters`, by leaf name; output k of the body is number
-    `slots[k]` of its `count` outputs. Beside it goes a function of the same name in plain opset 23, made from the body:
-    onnxruntime takes the kernel, any other runtime the function. `body` is flat and its names are relative to the
-    node, so that equal fusions are one region and one function. It is never printed as PyTorch text: `passes.expand`
-    puts the nodes back.
+    The node written to ONNX takes the inputs and then `parameters`, by leaf name; output k of the body is number
+    `slots[k]` of its `count` outputs. A function of the same name in plain opset 23, made from the body, goes with it:
+    onnxruntime uses the kernel, any other runtime the function. `body` is flat and its names are relative to the
+    node, so that equal fusions share one region and one function. There is no PyTorch text: `passes.expand` restores
+    the nodes.
 
-    A kernel that takes other inputs overrides `formals`, `feeds` and `function`; one that cannot run on all values says
-    which by `condition`, and the body runs where that is false.
+    A kernel with other inputs overrides `formals`, `feeds` and `function`. One that cannot run on all values overrides
+    `condition`, and the body runs where that is false.
     """
 
     op_type: str
@@ -77,7 +77,7 @@ class FusedOp(Op):
         count = len(self.body.inputs)
         return tuple(o.contributed(self, inputs[:count], inputs[count:]))
 
-    # how the kernel is called, and what that means
+    # How the kernel is called, and what stands in for it elsewhere.
 
     @property
     def formals(self) -> tuple[str, ...]:
@@ -85,15 +85,15 @@ class FusedOp(Op):
         return (*(v.name for v in self.body.inputs), *self.parameters)
 
     def feeds(self, o: OnnxWriter, args: Sequence[Any], pasts: Sequence[Any]) -> tuple[Any, ...]:
-        """What the kernel's node takes; None is an absent input."""
+        """The inputs of the kernel's node; None is an absent one."""
         return (*args, *map(o.param, self.parameters))
 
     def function(self, o: OnnxWriter, *inputs: Any) -> Sequence[Any]:
-        """The body's outputs from what the kernel takes, in plain opset 23."""
+        """The body's outputs from the kernel's inputs, in plain opset 23."""
         return o.region(self.body, inputs[: len(self.body.inputs)], ())
 
     def condition(self, o: OnnxWriter, args: Sequence[Any]) -> Any | None:
-        """A bool [] that says at run time whether the kernel gives the body's outputs; None: it always does."""
+        """A bool [] that says at run time whether the kernel can be used; None if it always can."""
         return None
 
     def otherwise(self, o: OnnxWriter, args: Sequence[Any], pasts: Sequence[Any]) -> Sequence[Any]:
@@ -101,7 +101,7 @@ class FusedOp(Op):
         return o.region(self.body, args, pasts)
 
     def _typed(self, inputs: Sequence[Value]) -> dict[str, Value]:
-        """Every value of the body, with the types that follow from these inputs."""
+        """Every value of the body by name, typed for these inputs."""
         known = dict(zip((v.name for v in self.body.inputs), inputs, strict=True))
         for node in self._nodes():
             types = node.op.infer(*(v and known[v.name] for v in node.inputs))

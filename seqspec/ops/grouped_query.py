@@ -1,4 +1,4 @@
-"""onnxruntime's GroupQueryAttention, which rotates, appends and attends, for rows whose real tokens come first."""
+"""onnxruntime's GroupQueryAttention: rotation, cache and attention in one kernel, for rows padded at the end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LONG = 1 << 13
 class GroupQueryAttention(FusedOp):
     """qkv[B, T, (H + 2G)·d], mask[B, S], cos?, sin? -> y[B, T, H·d], and with a past key, value [B, G, S, d].
 
-    The kernel knows lengths and no mask: token j of a row is at position j, and what is real comes first. So padding
-    may only follow, before there is a past; and a chunk of several tokens after a past must be alone in its batch.
-    `tables` are stored for as many positions as `rows`; beyond them too, the body runs.
+    The kernel takes lengths, not a mask: token j of a row is at position j, and real tokens come first. So padding
+    must come last, and only while there is no past, and a chunk of several tokens after a past must be alone in its
+    batch. The rotary `tables` are stored for `rows` positions. In every other case the body runs.
     """
 
     tables: RopeTables | None = None
@@ -52,7 +52,7 @@ class GroupQueryAttention(FusedOp):
         return self._lengths(o, args)[0]
 
     def otherwise(self, o: OnnxWriter, args: Sequence[Any], pasts: Sequence[Any]) -> Sequence[Any]:
-        """The body; a past longer than what the mask covers is a buffer, of which the rest is kept."""
+        """The body. A past longer than the mask covers is a buffer, and its unused rest is kept."""
         if not pasts:
             return o.region(self.body, args, ())
         held, total = o.size(pasts[0], 2), o.size(args[1], 1)
@@ -87,7 +87,7 @@ class GroupQueryAttention(FusedOp):
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
-        """Query heads, key heads, and the width of one."""
+        """The number of query heads, of key heads, and the width of a head."""
         q, k, _ = (node.op for node in self._nodes() if isinstance(node.op, SplitHeads))
         return q.heads, k.heads, q.width
 
@@ -95,7 +95,7 @@ class GroupQueryAttention(FusedOp):
         return next(node.op for node in self._nodes() if isinstance(node.op, kind))
 
     def _lengths(self, o: OnnxWriter, args: Sequence[Any]) -> list[Any]:
-        """Whether the kernel fits [], the last real position of each row [B] int32, and S [] int32."""
+        """Whether the kernel can be used [], the last real position of each row [B] int32, and S [] int32."""
         rows, stateful = self.rows, bool(self.body.states)
 
         def written(o: OnnxWriter, mask: Any, time: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Gated recurrent units, with both places of the reset gate and both meanings of the update gate."""
+"""Gated recurrent units, in both variants of the reset gate and both of the update gate."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GruRule(Rule):
 
     @property
     def onnx_signs(self) -> tuple[int, ...]:
-        # ONNX knows `keep` alone, and σ(−a) = 1 − σ(a)
+        # ONNX has only `keep`; negated rows turn it into `write`, since σ(−a) = 1 − σ(a)
         return (-1 if self.update == "write" else 1, 1, 1)
 
     def step(self) -> Helper:

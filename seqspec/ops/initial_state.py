@@ -1,4 +1,4 @@
-"""How a state begins where neither zeros nor another stack say it: learned, or given by the caller."""
+"""Initial states that are learned or given by the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 class LearnedState(Op):
     """x[B, …] -> the parameter `name`[L,H] for every row [B,L,H]; it starts uniform in ±1/√H, as recurrent weights do.
 
-    Of x only the batch is read.
+    Only the batch size of x matters.
     """
 
     likes = (0,)
@@ -45,7 +45,7 @@ class LearnedState(Op):
 
 @primitive
 class GivenState(Op):
-    """given[B,L,H]?, x[B, …] -> given, or zeros where it is None."""
+    """given[B,L,H]?, x[B, …] -> given, or zeros if it is None."""
 
     likes = (1,)
 

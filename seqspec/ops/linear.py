@@ -23,7 +23,7 @@ from seqspec.ops.base import (
 
 @primitive
 class Linear(Op):
-    """x[..., I] -> x Wᵀ + b [..., O]; weight[O, I] as torch stores it, both uniform in ±gain/√I at the start."""
+    """x[..., I] -> x Wᵀ + b [..., O]; weight[O, I] as in torch. Weight and bias start uniform in ±gain/√I."""
 
     inputs: int
     outputs: int
@@ -68,7 +68,7 @@ class Linear(Op):
 
 @primitive
 class TiedLinear(Op):
-    """x[..., I], weight[O, I] given -> x Wᵀ [..., O]: one table for embedding and output."""
+    """x[..., I], weight[O, I] -> x Wᵀ [..., O], where another part owns the weight, such as an embedding table."""
 
     def infer(self, x: Value, weight: Value) -> tuple[Type, ...]:
         if x.shape[-1] != weight.shape[-1]:
@@ -94,9 +94,9 @@ class TiedLinear(Op):
 
 @primitive
 class PartLinear(Op):
-    """x[..., I] -> x W₁ᵀ [..., O], where weight[O, I + J] = [W₁ W₂]: the map of [x; y] for an x that comes alone.
+    """x[..., I] -> x W₁ᵀ [..., O], where weight[O, I + J] = [W₁ W₂]: the part of W [x; y] that belongs to x.
 
-    `TiedPartLinear` is its other part, and W₁ x + W₂ y is W [x; y].
+    `TiedPartLinear` is the other part: W₁ x + W₂ y = W [x; y].
     """
 
     inputs: int
@@ -131,7 +131,7 @@ class PartLinear(Op):
 
 @primitive
 class TiedPartLinear(Op):
-    """y[..., J], weight[O, I + J] given -> y W₂ᵀ [..., O], W₂ being what is behind the first I columns."""
+    """y[..., J], weight[O, I + J] -> y W₂ᵀ [..., O], where W₂ is the weight without its first I columns."""
 
     inputs: int
 
@@ -153,6 +153,6 @@ class TiedPartLinear(Op):
         return Expr(f"F.linear({y}, {weight}[:, {self.inputs}:])")
 
     def onnx(self, o: OnnxWriter, y: Any, weight: Any) -> tuple[Any, ...]:
-        # from a stored weight, as in TiedLinear
+        # transposed at run time, as in TiedLinear
         behind = o.Slice(weight, o.ints(self.inputs), o.size(weight, 1), o.ints(1))
         return (o.MatMul(y, o.Transpose(behind, perm=[1, 0])),)

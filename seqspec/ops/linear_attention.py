@@ -1,4 +1,4 @@
-"""Attention in which φ(q)·φ(k) stands for exp(q·k), so that n tokens cost n and not n²."""
+"""Linear attention: φ(q)·φ(k) in place of exp(q·k), so that cost grows with n, not n²."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def causal_linear_attention(q, k, v, real=None, kv_sum=None, key_sum=None, chunk
 )
 
 CHUNK = 64
-"""Tokens whose pairs are looked at one by one. The numbers do not depend on it."""
+"""Tokens per chunk, within which pairs are computed one by one. The results do not depend on it."""
 
 
 @primitive
 class LinearAttention(Op):
     """q[B,H,T,d], k[B,G,T,d], v[B,G,T,e], mask[B,S]? -> y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i)·Σ_j φ(k_j) [B,H,T,e].
 
-    φ(x) = elu(x) + 1 (Katharopoulos et al. 2020). j are the real tokens, up to i where `causal`; none gives zeros.
-    Nothing is added to the denominator. One that looks back carries Σ φ(k) vᵀ [B,G,d,e] and Σ φ(k) [B,G,d].
+    φ(x) = elu(x) + 1 (Katharopoulos et al. 2020). j runs over the real tokens, up to i if `causal`; without any, y is
+    zero. Nothing is added to the denominator. With `looks_back` it carries Σ φ(k) vᵀ [B,G,d,e] and Σ φ(k) [B,G,d].
     """
 
     causal: bool
@@ -199,12 +199,12 @@ class LinearAttention(Op):
 
 
 def _features(o: OnnxWriter, x: Any) -> Any:
-    """φ(x) = elu(x) + 1, as relu(x) + e^min(x, 0): onnxruntime has Elu of this opset on the CPU alone."""
+    """φ(x) = elu(x) + 1, as relu(x) + e^min(x, 0): onnxruntime has this opset's Elu only on the CPU."""
     return o.Add(o.Relu(x), o.Exp(o.Min(x, o.scalar(0.0))))
 
 
 def _apart(o: OnnxWriter, x: Any, wide: Any, axis: int) -> tuple[Any, Any]:
-    """The last axis without its last entry, and that."""
+    """Splits off the last entry of the last axis: the others, and that one."""
     last = o.Sub(wide, o.ints(1))
     return o.Slice(x, o.ints(0), last, o.ints(axis)), o.Slice(x, last, wide, o.ints(axis))
 
@@ -212,7 +212,7 @@ def _apart(o: OnnxWriter, x: Any, wide: Any, axis: int) -> tuple[Any, Any]:
 def _chunked(
     o: OnnxWriter, qkv: tuple[Any, Any, Any], start: Any | None, sizes: tuple[Any, Any, Any]
 ) -> tuple[Any, Any]:
-    """q[B,G,R,T,d], k[B,G,T,d], v[B,G,T,e], start[B,G,d,e]? -> y [B,G,R,T,e], and the sum at the end [B,G,d,e]."""
+    """q[B,G,R,T,d], k[B,G,T,d], v[B,G,T,e], start[B,G,d,e]? -> y [B,G,R,T,e], and the final sum [B,G,d,e]."""
     (q, k, v), (time, width, wide) = qkv, sizes
     chunk = o.Max(o.Min(time, o.ints(CHUNK)), o.ints(1))
     count = o.Div(o.Add(time, o.Sub(chunk, o.ints(1))), chunk)
@@ -225,7 +225,7 @@ def _chunked(
 
     q, k, v = cut(q, 3, width), cut(k, 2, width), cut(v, 2, wide)
     across = o.Transpose(k, perm=[0, 1, 2, 4, 3])
-    sums = o.cast(o.MatMul(across, v), "float32")  # the sum of many in half precision would lose what is small
+    sums = o.cast(o.MatMul(across, v), "float32")  # a long sum in half precision would lose small terms
     if start is None:
         before, last = o.CumSum(sums, o.scalar(2, "int64"), exclusive=1), None
     else:

@@ -1,4 +1,4 @@
-"""A region run once for every time step, its carried values handed on."""
+"""A loop that runs a region once per time step and passes values on to the next step."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def stack_steps(steps, x, *shape):
 class Loop(Op):
     """initial…?, xs[B,T,·]…, invariants… -> carried after the last step…, ys[B,T,·]…
 
-    `body` takes the `carried` values, then a step [B,·] of each of the `scanned`, then the invariants, and gives the
-    new carried values, then a step of each y. Where it is `stateful` the carried values are states under the names of
-    the body's inputs. An initial value that is not given is zeros; a past wins over both. Parameters are the body's.
+    `body` takes the `carried` values, then one step [B,·] of each of the `scanned` inputs, then the invariants. It
+    returns the new carried values, then one step of each y. If `stateful`, the carried values are states with the
+    names of the body's inputs. An initial value of None is zeros; a past wins over both. Parameters are the body's.
 
-    Both writers receive ``args``: initial values (`carried` of them, None where zeros), xs (`scanned`), invariants;
-    in `TorchWriter.loop` the pasts follow (`carried` of them, None where the graph carries no state). `OnnxWriter.scan`
-    gets the pasts or zeros in the place of the initial values, so that none of its arguments but an invariant (a mask
-    that is not there) is None.
+    Both writers receive `args`: the initial values (`carried` of them, None for zeros), the xs (`scanned` of them) and
+    the invariants. For `TorchWriter.loop` the pasts follow (`carried` of them, None if the graph carries no state).
+    `OnnxWriter.scan` gets pasts or zeros in place of the initial values, so that only an invariant (an absent mask) can
+    be None.
 
-    **TorchWriter.loop** declares the body's class as the node's module (`self.step`, state dict prefix the node's
-    name), binds every x and invariant that is not a plain name to a variable first, and writes
+    **TorchWriter.loop** declares the body's class as the node's module (`self.step`; its state dict prefix is the
+    node's name), first binds every x and invariant that is not a plain name to a variable, and writes
 
         h = <initial> if past_h is None else past_h         # the initial expression is evaluated only then
         ys = []
@@ -45,14 +45,14 @@ class Loop(Op):
             ys.append(y)
         y = stack_steps(ys, x, 48)                          # t.use(STACK_STEPS); [B, 0, 48] where T = 0
 
-    where an initial None is `x.new_zeros(<sizes of the body's input>)` with an x or invariant of dtype float, and
-    the two sides of the condition fall away where there is no past. With one output of the body the left side is a
-    single name. The carried variables may be reused by later statements, so a y that is itself a carried value is
-    appended as the step gives it. The answer is the text of the tuple: carried names, then y names.
+    An initial value of None becomes `x.new_zeros(<sizes of the body's input>)`, with x any float x or invariant, and
+    without a past there is no conditional. If the body has one output, the left side is a single name. Later statements
+    may reuse the carried variables, so a y that is itself a carried value is appended right after the step. The result
+    is the text of the tuple of carried names, then y names.
 
-    **OnnxWriter.scan** writes `Scan` with num_scan_inputs = `scanned`, scan_input_axes and scan_output_axes all 1;
-    the body's parameters and the invariants are captured from outside. It returns the finals, then the ys. Declared
-    shapes of the subgraph's inputs and outputs are the body's.
+    **OnnxWriter.scan** writes `Scan` with num_scan_inputs = `scanned` and all scan_input_axes and scan_output_axes 1.
+    The body's parameters and the invariants are captured from the outer scope. It returns the final values, then the
+    ys. The subgraph's inputs and outputs declare the body's shapes.
     """
 
     body: Region
@@ -105,7 +105,7 @@ class Loop(Op):
         yield self.body
 
     def flops(self, *inputs: Value | None) -> Size:
-        """The body's, once for every step."""
+        """Those of the body, once per step."""
         sizes = self._sizes([None if v is None else v.shape for v in inputs])
         first = inputs[self.carried]
         return (first.shape[1] if first else 0) * _region_flops(self.body, sizes)
@@ -161,7 +161,7 @@ class Loop(Op):
             past if past is not None else start if start is not None else self._onnx_zeros(o, value, (*xs, *invariants))
             for past, start, value in zip(pasts, initial, self.body.inputs, strict=False)
         ]
-        # onnxruntime's Scan needs a step, so that there is always one, which T = 0 takes back
+        # onnxruntime's Scan needs at least one step: for T = 0 a step of zeros is added, and its results are dropped
         steps = [_some_step(o, x, value.dtype) for x, value in zip(xs, self.body.inputs[self.carried :], strict=False)]
         outputs = o.scan(self.body, self.carried, self.scanned, (*starts, *steps, *invariants))
         time = o.size(xs[0], 1)
@@ -179,7 +179,7 @@ class Loop(Op):
         return o.Expand(o.scalar(0.0), o.Concat(*sizes, axis=0))
 
     def _measure(self, size: Size, given: Sequence[Any]) -> tuple[Any, int]:
-        """One of the xs and invariants that has this size, and the axis where."""
+        """An x or invariant that has this size, and on which axis."""
         for k, (value, got) in enumerate(zip(self.body.inputs[self.carried :], given, strict=True)):
             if got is not None and size in value.shape:
                 axis = value.shape.index(size)
@@ -187,13 +187,13 @@ class Loop(Op):
         raise ShapeError(f"{self.body.name} starts from zeros of size {size}, which nothing it is given has")
 
     def _parts(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Initial values, xs, invariants, pasts (None each where it carries no state)."""
+        """Initial values, xs, invariants, and pasts (all None if it carries no state)."""
         split, end = self.carried + self.scanned, len(self.body.inputs)
         pasts = inputs[end:] if self.stateful else [None] * self.carried
         return inputs[: self.carried], inputs[self.carried : split], inputs[split:end], pasts
 
     def _sizes(self, shapes: Sequence[Shape | None]) -> dict[str, int]:
-        """The numbers behind the sizes that the body names, read off the shapes it is given."""
+        """The numbers for the sizes that the body names, read off the shapes of its inputs."""
         sizes: dict[str, int] = {}
         for k, (value, shape) in enumerate(zip(self.body.inputs, shapes, strict=True)):
             if shape is not None:
@@ -204,7 +204,7 @@ class Loop(Op):
 
 
 def _some_step(o: OnnxWriter, x: Any, dtype: str) -> Any:
-    """[B,T,·], with a step of zeros where T = 0."""
+    """x[B,T,·], or a step of zeros if T = 0."""
     missing = o.Max(o.Sub(o.ints(1), o.size(x, 1)), o.ints(0))
     shape = o.Concat(o.size(x, 0), missing, o.Shape(x, start=2), axis=0)
     return o.Concat(x, o.Expand(o.scalar(0, dtype), shape), axis=1)
@@ -237,6 +237,6 @@ def _known(values: Sequence[Value | None], sizes: Mapping[str, int]) -> list[Val
 
 
 def _number(size: Size, sizes: Mapping[str, int]) -> int:
-    """What a size is: one that was given as it stands, as ceil(time / 2) of a sound, or one that follows from such."""
+    """The number for a size: one known as a whole, such as ceil(time / 2), or one computed from known names."""
     found = size if isinstance(size, int) else sizes.get(str(size))
     return evaluate(size, sizes) if found is None else found

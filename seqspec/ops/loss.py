@@ -1,7 +1,7 @@
-"""Losses: what a head puts out, and labels that may be left out -> one number, or None without labels.
+"""Losses: outputs of a head and optional labels -> a scalar, or None without labels.
 
-They are computed in float32 at least, whatever the model computes in, and are means over the labels that count. Where
-none counts, the loss is 0 and so is every gradient.
+They are computed in at least float32, whatever dtype the model has, and are means over the labels that count. If none
+counts, the loss and all its gradients are 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, To
 from seqspec.ops.padding import last_columns
 
 IGNORED = -100
-"""The label that does not count, as in torch.nn.functional.cross_entropy."""
+"""The label that is ignored, as in torch.nn.functional.cross_entropy."""
 
 _CROSS_ENTROPY = Helper(
     "cross_entropy",
@@ -81,8 +81,8 @@ def squared_error(y, labels, mask=None):
 class CrossEntropy(Op):
     """logits[B, T, C] or [B, C], labels[B, T] or [B]?, mask[B, S]? -> loss[]?, the mean cross entropy of real labels.
 
-    `shift`: logits at a token are for the label of the next real one, as a model that reads no future is trained on
-    its own input. Padding is left out, by the last T columns of the mask, and so are labels of -100.
+    `shift`: the logits at a token are compared with the label of the next real token, as when a causal model is
+    trained on its own input. Labels of -100 are left out, and so is padding, by the last T columns of the mask.
     """
 
     shift: bool = False
@@ -98,7 +98,7 @@ class CrossEntropy(Op):
         return (Type((), "float", labels.optional),)
 
     def flops(self, logits: Value, labels: Value, mask: Value | None) -> Size:
-        return 3 * prod(logits.shape)  # without the largest, an exponential, a sum
+        return 3 * prod(logits.shape)  # subtracting the maximum, an exponential, a sum
 
     def keeps(self, takes: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Value]) -> Iterator[Value | None]:
         logits, labels, _ = inputs
@@ -119,7 +119,7 @@ class CrossEntropy(Op):
     def _targets(
         self, np: Any, logits: Array, labels: Array, mask: Array | None
     ) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Places in the logits, each with its label."""
+        """Indices into the logits, each with its label."""
         if logits.ndim == 2:
             yield from (((b,), int(label)) for b, label in enumerate(labels))
             return
@@ -152,7 +152,7 @@ class CrossEntropy(Op):
 
 @primitive
 class MeanSquaredError(Op):
-    """y[B, T, N] or [B, N], labels like y?, mask[B, S]? -> loss[]?, the mean of (y − labels)² over real positions."""
+    """y[B, T, N] or [B, N], labels (as y)?, mask[B, S]? -> loss[]?, the mean of (y − labels)² at real positions."""
 
     def infer(self, y: Value, labels: Value, mask: Value | None) -> tuple[Type, ...]:
         if (labels.shape, labels.dtype) != (y.shape, "float"):
@@ -202,6 +202,6 @@ def _labels_ahead(o: OnnxWriter, labels: Any, real: Any | None) -> Any:
 
 
 def _mean(o: OnnxWriter, x: Any, counts: Any) -> Any:
-    """The sum of x over how many count."""
+    """The sum of x divided by the number of True in `counts`."""
     number = o.ReduceSum(o.cast(counts, "float32"), keepdims=0)
     return o.cast(o.Div(o.ReduceSum(x, keepdims=0), o.Max(number, o.scalar(1.0, "float32"))), "float")

@@ -16,10 +16,11 @@ class Lstm(Recurrent):
     """x[B,T,I], mask[B,S]?, h0[B,L·D,O]?, c0[B,L·D,H]? -> y[B,T,D·O], h[B,L·D,O], c[B,L·D,H]; see `Recurrent`.
 
     i, f, o = σ(W x + b + U h + c), g = tanh(…), gate rows i f g o; c' = f c + i g, h' = o tanh(c'). `forget_bias` is
-    where the forget rows of the bias start: bias_ih there is it and bias_hh zero, so that it is counted once.
+    the initial value of the forget gate's bias: those rows of bias_ih start at it and those of bias_hh at zero, so that
+    it counts once.
 
     With `peepholes` the gates see the cell: i and f add p ⊙ c, o adds p ⊙ c'; weight_ch[3H], rows i f o (Gers 2002;
-    ONNX's P has them as i o f; torch has none). With a `projection_size` O, h' = R (o tanh(c')), weight_hr[O,H]
+    ONNX orders P as i o f; torch has none). With a `projection_size` O, h' = R (o tanh(c')), weight_hr[O,H]
     (Sak 2014; torch's proj_size; ONNX has none).
     """
 
@@ -130,7 +131,7 @@ class LstmRule(Rule):
 
 
 def _peeping(o: OnnxWriter, gate: Any, weight: Any, c: Any) -> Any:
-    """gate + p ⊙ c, where there is a p."""
+    """gate + p ⊙ c, or the gate alone if there is no p."""
     return gate if weight is None else o.Add(gate, o.Mul(weight, c))
 
 
@@ -156,18 +157,18 @@ def with_forget_bias(lstm, start):
 
 
 def with_forget_bias(constructor: str, forget_bias: float | None) -> str:
-    """The constructor's text, and what sets the forget bias."""
+    """The text of a constructor, wrapped in the helper that sets the forget bias if there is one."""
     return constructor if forget_bias is None else f"{WITH_FORGET_BIAS.name}({constructor}, {forget_bias!r})"
 
 
 def check_forget_bias(forget_bias: float | None, bias: Bias) -> None:
-    """ValueError where there is no bias that could start at it."""
+    """ValueError for a forget bias without a bias to set."""
     if forget_bias is not None and bias == "none":
         raise ValueError("a forget bias needs a bias")
 
 
 def forget_init(name: str, hidden_size: int, forget_bias: float | None) -> Init:
-    """The start of an LSTM's parameter: the forget rows (the second quarter) of its biases may be set."""
+    """The initialisation of an LSTM's parameter: the forget rows (the second quarter) of its biases may be set."""
     start = uniform(hidden_size)
     if forget_bias is None or name.startswith("weight"):
         return start

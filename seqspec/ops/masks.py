@@ -1,7 +1,7 @@
-"""Which keys a query may see, as data: true means allowed. Padding is no part of it: it comes as an input of attention.
+"""Masks as data: which keys a query may see. Padding is not part of a mask; it is an input of attention.
 
-Everything counts real tokens. `Band` and `Prefix` count over the whole row; the other atoms go by positions, which
-start anew in each document where a mask has `Documents`.
+All distances and positions count real tokens. `Band` and `Prefix` count over the whole row; the other atoms use
+positions, which restart in each document if the mask has `Documents`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seqspec.ops.base import Data, primitive
 
 @primitive
 class Band(Data):
-    """−left <= j − i <= right; None is unbounded. Neither is negative: a query is always in its own band.
+    """Query i sees key j if −left <= j − i <= right. None is unbounded; a negative bound is a ValueError.
 
     Causal is `Band(None, 0)`. A window of size w counts the query itself, |j − i| < w: `Band(w − 1, w − 1)`.
     """
@@ -27,7 +27,7 @@ class Band(Data):
             raise ValueError(f"a band from −{self.left} to {self.right} leaves out the query itself")
 
     def pairs(self, queries: int, keys: int) -> int:
-        """How many (query, key) pairs are allowed when query i sits at key `keys - queries + i`."""
+        """The number of allowed (query, key) pairs, where query i sits at key `keys - queries + i`."""
         beyond_right = 0 if self.right is None else _triangle(queries - 1 - self.right)
         past = keys - queries
         beyond_left = 0 if self.left is None else _triangle(keys - 1 - self.left) - _triangle(past - 1 - self.left)
@@ -36,24 +36,24 @@ class Band(Data):
 
 @primitive
 class Global(Data):
-    """A pair with one of these positions in it: such tokens see all and are seen by all."""
+    """Pairs in which either position is one of `tokens`: these see everything and are seen by everything."""
 
     tokens: tuple[int, ...]
 
 
 @primitive
 class Prefix(Data):
-    """The keys before `prefix_length`, which is given for each row at run time."""
+    """Keys before `prefix_length`, which is given for each row at run time."""
 
 
 @primitive
 class Documents(Data):
-    """The pairs of one document, told by `document_ids`, which are given at run time."""
+    """Pairs within one document, by the `document_ids` given at run time."""
 
 
 @primitive
 class Given(Data):
-    """The pairs that a mask allows which is given at run time under this name."""
+    """Pairs that a mask allows which is given at run time as the input `name`."""
 
     name: str
 
@@ -62,9 +62,9 @@ class Given(Data):
 class BlockSparse(Data):
     """Blocks of `block` positions: the neighbours within `reach` blocks, the first `first` blocks, and random ones.
 
-    The first blocks see all and are seen by all. Beyond these, each block draws `random` of the blocks before it, one
-    from each of as many equal parts, and the two see each other. What is drawn depends on `seed` and on the block's
-    number alone, not on what follows it, so that a text that grows keeps its mask.
+    The first blocks see everything and are seen by everything. In addition, each block draws `random` of the blocks
+    before it, one from each of as many equal parts, and the two see each other. A draw depends only on `seed` and the
+    block's number, so that the mask of a growing text never changes.
     """
 
     block: int
@@ -74,28 +74,28 @@ class BlockSparse(Data):
     seed: int
 
     def drawn(self, block: int, draw: int) -> int:
-        """The block that `block` draws as its number `draw`, or −1 where that part is empty."""
+        """The block that `block` draws as its number `draw`, or −1 if that part is empty."""
         from seqspec.ops.draws import scatter
 
         low, high = self.part(block, draw)
         return low + scatter(self.seed, draw, block) % (high - low) if high > low else -1
 
     def part(self, block: int, draw: int) -> tuple[int, int]:
-        """The blocks among which this draw chooses: a part of those that are neither first nor neighbours."""
+        """The range [low, high) of blocks that this draw chooses from: part of those neither first nor neighbours."""
         free = max(block - self.reach - self.first, 0)
         return self.first + free * draw // self.random, self.first + free * (draw + 1) // self.random
 
 
 @primitive
 class AllOf(Data):
-    """Allowed where every item allows it; without items, everywhere."""
+    """Pairs that every item allows; without items, all pairs."""
 
     items: tuple[Mask, ...]
 
 
 @primitive
 class AnyOf(Data):
-    """Allowed where some item allows it."""
+    """Pairs that at least one item allows."""
 
     items: tuple[Mask, ...]
 
@@ -111,11 +111,11 @@ EVERYTHING = Band()
 CAUSAL = Band(None, 0)
 
 
-@lru_cache(maxsize=256)  # asked for again and again of a few masks
+@lru_cache(maxsize=256)  # called very often, on few masks
 def normalise(mask: Mask) -> Mask:
-    """The same pairs, said shortly: nested unions and intersections of one sort flattened, the bands in each one band.
+    """The same pairs in a normal form: nested unions and intersections flattened, the bands in each joined into one.
 
-    All bands hold 0, so that intersections and unions of bands are bands: a mask made of them alone becomes a `Band`.
+    All bands contain 0, so intersections and unions of bands are bands: a mask made of bands alone becomes a `Band`.
     """
     if not isinstance(mask, AllOf | AnyOf):
         return mask
@@ -138,7 +138,7 @@ def normalise(mask: Mask) -> Mask:
 
 
 def implies_causal(mask: Mask, *, after_prefix: bool = False) -> bool:
-    """Whether no query sees a later key; `after_prefix`: but for keys of the prefix, which is given and not written."""
+    """Whether no query sees a later key. `after_prefix` excepts keys of the prefix, which is given, not generated."""
     match normalise(mask):
         case Band(_, right):
             return right == 0

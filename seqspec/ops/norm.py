@@ -15,7 +15,7 @@ from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, To
 class LayerNorm(Op):
     """x[..., D] -> (x − mean) / √(variance + eps) · weight + bias; the variance is the biased one.
 
-    Without `bias` no shift exists anywhere, neither in the weights nor in the exported file.
+    Without `bias` there is no shift at all, neither in the weights nor in the exported file.
     """
 
     width: int
@@ -58,8 +58,8 @@ class LayerNorm(Op):
 class RMSNorm(Op):
     """x[..., D] -> x / √(mean(x²) + eps) · weight.
 
-    `weight` is the whole factor: a checkpoint that stores w for 1 + w (Gemma) gets its 1 when it is imported. In half
-    precision the result is rounded once, after the weight, where Llama's own code also rounds before it.
+    `weight` is the whole factor; Gemma's 1 + w is `OffsetRMSNorm`. In half precision the result is rounded once, after
+    the weight; Llama's own code also rounds before it.
     """
 
     width: int
@@ -106,7 +106,7 @@ def offset_rms_norm(x, weight, offset, eps):
 class OffsetRMSNorm(Op):
     """x[..., D] -> x / √(mean(x²) + eps) · (offset + weight), added in float32; weight[D] starts at 1 − offset.
 
-    Gemma's has the offset 1: a weight that decays to 0 leaves the norm as it is.
+    Gemma's offset is 1, so weight decay draws the factor to 1, not to 0.
     """
 
     width: int

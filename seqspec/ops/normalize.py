@@ -25,7 +25,7 @@ def unit(x):
 class Normalize(Op):
     """x[..., D] -> x / ‖x‖₂, so that dot products are cosines. A zero vector stays zero.
 
-    No epsilon does it: torch.nn.functional.normalize's 1e-12 is zero itself in float16.
+    There is no epsilon: that of torch.nn.functional.normalize, 1e-12, is zero in float16.
     """
 
     def infer(self, x: Value) -> tuple[Type, ...]:

@@ -1,4 +1,4 @@
-"""The printed graph, the laws of the graph each broken once, and the graph as networkx has it."""
+"""The printed graph, each invariant violated once, and the graph in networkx."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqspec.graph.dims import BATCH, ENCODER_TIME, TIME, dim
 from seqspec.graph.ir import Call, Graph, Node, Param, Region, Value
 from seqspec.graph.nx import critical_path, dead, difference, reads, to_networkx
 from seqspec.graph.text import text
-from seqspec.graph.verify import LAWS, Stage, verify
+from seqspec.graph.verify import INVARIANTS, Stage, verify
 from seqspec.ops.cache import Append, Hold
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add, Unary
@@ -78,7 +78,7 @@ def test_text_of_states_options_and_different_regions_of_a_name() -> None:
     assert "= b: @Part.2 x" in printed
 
 
-# laws
+# invariants
 
 
 def region(*items: Node | Call, inputs: tuple[Value, ...] = (), outputs: tuple[Value, ...] = ()) -> Graph:
@@ -169,7 +169,7 @@ BREACHES: dict[str, tuple[Callable[[], Graph], Stage]] = {
 
 
 @pytest.mark.parametrize("message", BREACHES)
-def test_every_breach_is_found(message: str) -> None:
+def test_every_violation_is_found(message: str) -> None:
     make, stage = BREACHES[message]
     with pytest.raises(SeqspecError) as caught:
         verify(make(), stage)
@@ -180,8 +180,8 @@ def test_every_breach_is_found(message: str) -> None:
 def test_every_law_is_broken_above() -> None:
     broken = set()
     for make, stage in BREACHES.values():
-        broken |= {law.__name__ for law in LAWS[stage] if list(law(make()))}
-    assert broken == {law.__name__ for laws in LAWS.values() for law in laws}
+        broken |= {invariant.__name__ for invariant in INVARIANTS[stage] if list(invariant(make()))}
+    assert broken == {invariant.__name__ for each in INVARIANTS.values() for invariant in each}
 
 
 def test_a_held_value_may_be_read_late_and_a_state_may_start_once() -> None:

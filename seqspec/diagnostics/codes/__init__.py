@@ -1,9 +1,9 @@
-"""The table of everything seqspec can say: one `Code` per kind of finding, by hundreds.
+"""The table of every diagnostic: one `Code` per kind of finding, grouped by hundreds.
 
     0xx the file and its YAML    1xx the shape of the spec    2xx what it means
     3xx graph and shapes         4xx compile and export       5xx run time
 
-To add one: take the next free number in the file of its hundred. A number is never used again for
+To add one, take the next free number in the file of its hundred. A number is never reused for
 something else, because people search for it, ignore it and link to it.
 """
 

@@ -1,4 +1,4 @@
-"""What the table holds for each code."""
+"""One entry of the table of codes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ Severity = Literal["error", "warning"]
 
 
 class Code(NamedTuple):
-    """`explanation` is paragraphs for `seqspec explain`; `bad` and `good` show the mistake mended.
+    """A kind of finding. `explanation` is prose for `seqspec explain`; `bad` and `good` show the mistake and its fix.
 
-    The examples are YAML for codes below 300 and command lines or Python above.
+    The examples are YAML for codes below 300, command lines or Python above.
     """
 
     slug: str

@@ -25,9 +25,9 @@ DOCUMENT: dict[str, Code] = {
     "SEQ003": Code(
         "duplicate-key",
         "A mapping has the same key twice.",
-        "YAML requires the keys of a mapping to be unique, and many loaders keep the last "
-        "one without a word. Both places are shown: delete one. A key written beside a merge "
-        "key `<<` is not a duplicate, it wins over the merged one.",
+        "YAML requires the keys of a mapping to be unique, yet many loaders silently keep the "
+        "last one. Both places are shown: delete one. A key written beside a merge key `<<` is "
+        "not a duplicate; it wins over the merged one.",
         bad="{kind: attention, heads: 4, heads: 8}",
         good="{kind: attention, heads: 8}",
     ),
@@ -60,7 +60,7 @@ DOCUMENT: dict[str, Code] = {
     "SEQ007": Code(
         "tab-indentation",
         "A tab is used for indentation.",
-        "YAML indents with spaces only. Replace the tab by spaces, two by convention.",
+        "YAML indents with spaces only. Replace the tab with spaces, two by convention.",
         bad="encoder:\n	d_model: 64",
         good="encoder:\n  d_model: 64",
     ),
@@ -96,7 +96,7 @@ DOCUMENT: dict[str, Code] = {
     "SEQ012": Code(
         "file-too-large",
         "The file is larger than 1 MiB.",
-        "Specs are written by people; a large model is `repeat`, not a large file. The limit keeps a check fast.",
+        "Specs are written by people; a large model uses `repeat`, not a large file. The limit keeps a check fast.",
     ),
     "SEQ013": Code(
         "too-deep",
@@ -112,12 +112,12 @@ DOCUMENT: dict[str, Code] = {
     "SEQ015": Code(
         "too-many-aliases",
         "The document uses more than 200 aliases.",
-        "Write a repeated part once and say `repeat`, or put it under `blocks` and name it in a `pattern`.",
+        "Write a repeated part once and use `repeat`, or put it under `blocks` and name it in a `pattern`.",
     ),
     "SEQ016": Code(
         "cyclic-anchor",
         "An anchor contains an alias of itself.",
-        "The value would contain itself without end.",
+        "The value would contain itself, endlessly.",
         bad="block: &b [*b]",
         good="block: &b [{kind: ffn, d_ff: 64}]",
     ),
@@ -138,14 +138,14 @@ DOCUMENT: dict[str, Code] = {
     "SEQ019": Code(
         "bad-merge-key",
         "A merge key `<<` must hold a mapping or a list of mappings.",
-        "`<<: *base` takes over the keys of `base`; keys written beside it win, and in a "
-        "list earlier mappings win over later ones.",
+        "`<<: *base` brings in the keys of `base`. Keys written beside it win, and in a list "
+        "earlier mappings win over later ones.",
         bad="a: {<<: 3}",
         good="base: &base {heads: 8}\na: {<<: *base, bias: false}",
     ),
     "SEQ020": Code(
         "number-out-of-range",
-        "The number cannot be held as written.",
+        "The number cannot be represented as written.",
         "A number has at most 100 characters, and a float must not become infinite or zero "
         "when it is read as a 64-bit float. Quote the value if it is text.",
         bad="eps: 1e-400",
@@ -154,8 +154,8 @@ DOCUMENT: dict[str, Code] = {
     "SEQ021": Code(
         "yaml-version",
         "The file asks for another version of YAML.",
-        "Specs are read by the rules of YAML 1.2, in which `no` and `on` are text and `010` "
-        "is ten. A `%YAML 1.1` line says otherwise; delete it.",
+        "Specs are YAML 1.2, in which `no` and `on` are text and `010` is ten. A `%YAML 1.1` "
+        "line says otherwise; delete it.",
         bad="%YAML 1.1\n---\nname: a",
         good="name: a",
     ),
@@ -216,7 +216,7 @@ DOCUMENT: dict[str, Code] = {
     ),
     "SEQ042": Code(
         "override-path",
-        "`--set` goes through a value that has no such parts.",
+        "`--set` goes through a value that has no such part.",
         "A number has no keys, a list has no names and a mapping has no indices. A kind "
         "written as a bare word may be entered: after `norm: rmsnorm`, `--set norm.eps=1e-6` "
         "gives `{kind: rmsnorm, eps: 1e-6}`.",

@@ -23,18 +23,18 @@ GRAPH: dict[str, Code] = {
     ),
     "SEQ304": Code(
         "broken-graph",
-        "The graph breaks a law of its own.",
+        "The graph breaks one of its own invariants.",
         "This is a bug in seqspec and not in the spec. Please report it with the spec.",
     ),
     "SEQ305": Code(
         "dimension-not-positive",
         "A dimension is zero or negative.",
-        "Convolutions and strides leave nothing of the length; shorten the kernel or the stride.",
+        "Convolutions and strides leave nothing of the length. Use a smaller kernel or stride.",
     ),
     "SEQ306": Code(
         "model-too-large-to-build",
         "The stack has more layers than the limit.",
-        "A stack has at most 10,000 layers, repeats, patterns and `num_layers` spelled out.",
+        "A stack has at most 10,000 layers, with repeats, patterns and `num_layers` counted out.",
         bad="layers: [{kind: gru, hidden_size: 64, repeat: 1000000}]",
         good="layers: [{kind: gru, hidden_size: 64, repeat: 100}]",
     ),

@@ -1,4 +1,4 @@
-"""SEQ2xx: fields that are right one by one and wrong together."""
+"""SEQ2xx: fields that are valid alone but wrong together."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MEANING: dict[str, Code] = {
     "SEQ203": Code(
         "odd-rotary-width",
         "Rotary positions need an even width.",
-        "rope turns pairs of channels: head_dim times `fraction` must be even.",
+        "rope rotates pairs of channels, so head_dim times `fraction` must be even.",
         bad="{kind: attention, heads: 8, head_dim: 15}",
         good="{kind: attention, heads: 8, head_dim: 16}",
     ),
     "SEQ204": Code(
         "widths-differ",
         "Two widths that meet are not equal.",
-        "Nothing projects silently. Write the width that the next part expects, or a "
+        "No projection is added silently. Write the width that the next part expects, or a "
         "projection where the part offers one.",
         bad=("d_model: 512\nlayers: [{kind: lstm, hidden_size: 256}, {block: [{kind: ffn, d_ff: 64}]}]"),
         good=("d_model: 512\nlayers: [{kind: lstm, hidden_size: 512}, {block: [{kind: ffn, d_ff: 64}]}]"),
@@ -45,7 +45,7 @@ MEANING: dict[str, Code] = {
     "SEQ206": Code(
         "name-needed",
         "A block repeats a kind, so its sublayers need names.",
-        "A sublayer is called after its kind, which is part of its parameters' names; two of a kind need `name`.",
+        "A sublayer is named after its kind, and its parameters after it; two of one kind need a `name`.",
         bad="block: [{kind: ffn, d_ff: 64}, {kind: ffn, d_ff: 64}]",
         good="block: [{kind: ffn, d_ff: 64}, {kind: ffn, name: second, d_ff: 64}]",
     ),
@@ -76,15 +76,15 @@ MEANING: dict[str, Code] = {
     "SEQ210": Code(
         "bridge-layers-differ",
         "A bridge joins stacks with different numbers of layers.",
-        "Decoder layer n starts from the state of encoder layer n. With unequal counts say `layer: last`.",
+        "Decoder layer n starts from the state of encoder layer n. If the counts differ, write `layer: last`.",
         bad="initial_state: {kind: bridge, from: encoder}",
         good="initial_state: {kind: bridge, from: encoder, layer: last}",
     ),
     "SEQ211": Code(
         "tied-widths-differ",
         "A tied head and its token table have different widths.",
-        "`tied: true` reads the token table as the output matrix. Make the widths equal, or "
-        "let `projection` say the way down.",
+        "`tied: true` uses the token table as the output matrix. Make the widths equal, or give "
+        "the head a `projection`.",
         bad="input: {kind: tokens, vocab_size: 100, d_model: 8}\nd_model: 16\nhead: {kind: lm, tied: true}",
         good="input: {kind: tokens, vocab_size: 100, d_model: 8}\nd_model: 16\nhead: {kind: lm}",
     ),
@@ -97,24 +97,24 @@ MEANING: dict[str, Code] = {
     ),
     "SEQ213": Code(
         "encoder-unread",
-        "Nobody reads the encoder.",
+        "Nothing reads the encoder.",
         "A decoder reads an encoder through `cross_attention`, a `bridge` or `attend`. An "
-        "encoder that nothing reads would be computed for nothing.",
+        "encoder that nothing reads would be computed in vain.",
         bad="block: [{kind: attention, heads: 8}]",
         good=("block: [{kind: attention, heads: 8}, {kind: cross_attention, from: encoder, heads: 8}]"),
     ),
     "SEQ214": Code(
         "share-target",
         "`share` names something that cannot be shared.",
-        "`share: encoder.input` names the token input of another stack; it may not itself "
-        "share, nor be the place where it is written.",
+        "`share: encoder.input` names the token input of another stack. That input may not share "
+        "itself, nor be the one where `share` is written.",
         bad="input: {kind: tokens, share: encoder.layers}",
         good="input: {kind: tokens, share: encoder.input}",
     ),
     "SEQ215": Code(
         "share-conflict",
-        "A shared input also says what it takes over.",
-        "Sizes come from the owner. `pad_id` and `scale` may be overridden, nothing else.",
+        "A shared input also sets what it shares.",
+        "Sizes come from the owner of the table. Only `pad_id` and `scale` may be set again.",
         bad="input: {kind: tokens, share: encoder.input, vocab_size: 100}",
         good="input: {kind: tokens, share: encoder.input}",
     ),
@@ -128,8 +128,8 @@ MEANING: dict[str, Code] = {
     "SEQ217": Code(
         "state-of-bidirectional",
         "A bidirectional stack has no state to carry.",
-        "The backward direction starts at the end of the sequence, so the run cannot be "
-        "continued. Use a unidirectional layer to run in chunks or step by step.",
+        "The backward direction starts at the end of the sequence, so a run cannot be continued. "
+        "Use a unidirectional layer to run in chunks or step by step.",
         bad="{kind: gru, hidden_size: 64, bidirectional: true, initial_state: given}",
         good="{kind: gru, hidden_size: 64, initial_state: given}",
     ),
@@ -188,7 +188,7 @@ MEANING: dict[str, Code] = {
     "SEQ225": Code(
         "attend-layers",
         "A cell with `attend` has one layer and one direction.",
-        "Attention is read in every step of one cell. Put further layers before or behind it.",
+        "One cell attends in every step. Put further layers before or after it.",
         bad="{kind: gru, hidden_size: 64, num_layers: 2, attend: {from: encoder}}",
         good="{kind: gru, hidden_size: 64, attend: {from: encoder}}",
     ),
@@ -205,15 +205,15 @@ MEANING: dict[str, Code] = {
         "head-and-stack",
         "The head does not fit the stack that it reads.",
         "`lm` predicts the next token of a causal stack, `masked_lm` and `ctc` read an "
-        "encoder, and `pool` other than `none` gives one vector a sequence.",
+        "encoder, and a `pool` other than `none` gives one vector per sequence.",
         bad="head: {kind: lm, tied: true, bias: true}",
         good="head: {kind: lm, tied: true}",
     ),
     "SEQ228": Code(
         "mask-impossible",
-        "The mask cannot be met as written.",
-        "It allows nothing anywhere, refers to an input the model does not have, or combines "
-        "parts that contradict each other.",
+        "The mask is impossible as written.",
+        "It allows nothing anywhere, refers to an input that the model does not have, or "
+        "combines parts that contradict each other.",
         bad="mask: {kind: window, size: 0}",
         good="mask: {kind: window, size: 1}",
     ),
@@ -234,14 +234,14 @@ MEANING: dict[str, Code] = {
     "SEQ231": Code(
         "size-not-divisible",
         "A length is not a multiple of the step that divides it.",
-        "A patch must divide the image, a chunk or block the length that it cuts.",
+        "A patch must divide the image, and a chunk or block the length that it cuts.",
         bad="input: {kind: image, size: 225, patch: 16, channels: 3}",
         good="input: {kind: image, size: 224, patch: 16, channels: 3}",
     ),
     "SEQ232": Code(
         "no-effect",
         "The field would change nothing here.",
-        "No key is a no-op. Delete it, or write what it depends on.",
+        "A key without effect is an error. Delete it, or write what it depends on.",
         bad="{kind: gru, hidden_size: 64, merge: sum}",
         good="{kind: gru, hidden_size: 64, bidirectional: true, merge: sum}",
     ),
@@ -263,7 +263,7 @@ MEANING: dict[str, Code] = {
     "SEQ235": Code(
         "norm-needed",
         "`norm_placement` is given without a `norm`.",
-        "A placement says where a norm stands; say which.",
+        "A placement says where the norm is applied; `norm` must say which one.",
         bad="norm_placement: pre",
         good="norm: rmsnorm\nnorm_placement: pre",
     ),
@@ -277,7 +277,7 @@ MEANING: dict[str, Code] = {
     "SEQ237": Code(
         "token-feature-needed",
         "The model has no such input.",
-        "Token types, documents and labels belong to stacks that read tokens and declare them.",
+        "Token types, documents and labels exist for stacks that read tokens and declare them.",
         bad="mask: {kind: given, name: tokens}",
         good="mask: {kind: given, name: my_mask}",
     ),
@@ -285,8 +285,7 @@ MEANING: dict[str, Code] = {
         "cache-not-equivalent",
         "Running in steps differs from running at once.",
         "The rotary scalings `dynamic` and `longrope` change with the length, so a cache filled before the switch "
-        "holds keys turned by other angles. The numbers differ by construction past that "
-        "length.",
+        "holds keys rotated by other angles. Past that length the results differ by definition.",
         bad="position: {kind: rope, scaling: {kind: dynamic, factor: 4, original_max_length: 2048}}",
         good="position: {kind: rope, scaling: {kind: linear, factor: 4}}",
         severity="warning",
@@ -294,13 +293,13 @@ MEANING: dict[str, Code] = {
     "SEQ239": Code(
         "even-width-needed",
         "The width must be even.",
-        "Sinusoidal tables hold pairs of sine and cosine, gated maps split into halves.",
+        "Sinusoidal tables hold pairs of sine and cosine, and gated maps split into halves.",
         bad="d_model: 255\nposition: sinusoidal",
         good="d_model: 256\nposition: sinusoidal",
     ),
     "SEQ240": Code(
         "no-tokenizer",
-        "The file is no tokenizer.",
+        "The file is not a tokenizer.",
         "A `tokenizer.json` is what the tokenizers library saves: JSON with a `model` that has a `vocab`.",
         bad="tokenizer: vocab.txt",
         good="tokenizer: tokenizer.json",

@@ -33,7 +33,7 @@ RUNTIME: dict[str, Code] = {
     "SEQ506": Code(
         "past-table-length",
         "The sequence is longer than the position table.",
-        "A learned table ends at `max_length`; cached tokens count as well.",
+        "A learned table ends at `max_length`. Cached tokens count as well.",
     ),
     "SEQ507": Code(
         "corrupt-artefact",
@@ -64,7 +64,7 @@ RUNTIME: dict[str, Code] = {
     "SEQ512": Code(
         "no-state",
         "The model has no state to carry.",
-        "A bidirectional stack, or one whose mask is not causal, is run at once.",
+        "A bidirectional stack, or one whose mask is not causal, runs the whole sequence in one call.",
     ),
     "SEQ513": Code(
         "empty-input",
@@ -74,7 +74,8 @@ RUNTIME: dict[str, Code] = {
     "SEQ514": Code(
         "generation-option",
         "An option of generation is outside its range.",
-        "A temperature of 0 is greedy and takes the likeliest id; `top_k` and `top_p` cut what is drawn from above it.",
+        "A temperature of 0 is greedy: it takes the likeliest id. `top_k` and `top_p` restrict what is drawn from at "
+        "higher temperatures.",
         bad="session.generate(ids, max_new_tokens=20, top_p=0.9)",
         good="session.generate(ids, max_new_tokens=20, temperature=1.0, top_p=0.9)",
     ),
@@ -85,15 +86,15 @@ RUNTIME: dict[str, Code] = {
     ),
     "SEQ516": Code(
         "not-a-compiled-model",
-        "This is not what the command runs.",
+        "The command does not run this.",
         "`run` and `generate` take a folder that `compile --to onnx` wrote, `verify` also one of `--to torch`: the "
-        "folder, not a spec and no file in it.",
+        "folder itself, not a spec or a file in it.",
         bad="seqspec generate model.yaml --ids 1,2,3 --max-new-tokens 8",
         good="seqspec compile model.yaml --to onnx -o out\nseqspec generate out --ids 1,2,3 --max-new-tokens 8",
     ),
     "SEQ517": Code(
         "wrong-run-argument",
-        "An argument is not what a compiled model takes.",
+        "A compiled model does not take this argument.",
         "The message names the argument, what it takes and what was given.",
         bad="session.run(ids)",
         good='session.run({"input_ids": ids})',

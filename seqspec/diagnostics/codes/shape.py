@@ -18,7 +18,7 @@ SHAPE: dict[str, Code] = {
     "SEQ102": Code(
         "missing-field",
         "A required field is missing.",
-        "The field has no default, because no value is right for most models.",
+        "The field has no default, because no value suits most models.",
         bad="input: {kind: tokens}",
         good="input: {kind: tokens, vocab_size: 32000}",
     ),
@@ -101,7 +101,7 @@ SHAPE: dict[str, Code] = {
     ),
     "SEQ113": Code(
         "misplaced-field",
-        "The field exists, but not at this place.",
+        "The field exists, but not here.",
         "The message says where the field belongs.",
         bad="{kind: attention, heads: 8, vocab_size: 32000}",
         good="input: {kind: tokens, vocab_size: 32000}",
@@ -109,7 +109,7 @@ SHAPE: dict[str, Code] = {
     "SEQ114": Code(
         "reserved",
         "The key is reserved for a later version.",
-        "It will get a meaning, so this version refuses it instead of ignoring it.",
+        "A later version will give it a meaning, so this version refuses it instead of ignoring it.",
     ),
     "SEQ115": Code(
         "number-as-text",
@@ -120,7 +120,7 @@ SHAPE: dict[str, Code] = {
     ),
     "SEQ116": Code(
         "bad-python-value",
-        "The value given from Python cannot stand in a spec.",
+        "The value given from Python cannot be part of a spec.",
         "A spec holds mappings with text keys, lists, text, whole numbers, floats and "
         "booleans, at most 64 levels deep and without cycles.",
     ),

@@ -31,13 +31,13 @@ TARGETS: dict[str, Code] = {
     "SEQ405": Code(
         "unsupported-form",
         "The target has no form for this part.",
-        "The support matrix in the documentation lists every form of every part; `portable` has the most.",
+        "The support matrix in the documentation lists every form of every part; `portable` supports the most.",
     ),
     "SEQ406": Code(
         "verification-failed",
         "The compiled model disagrees with its reference.",
-        "Both were run on the same random inputs and differ past the tolerance; the output "
-        "was removed. Please report it with the spec.",
+        "Both were run on the same random inputs and differ by more than the tolerance. The "
+        "output was removed. Please report it with the spec.",
     ),
     "SEQ407": Code(
         "weights-missing",
@@ -46,7 +46,7 @@ TARGETS: dict[str, Code] = {
     ),
     "SEQ408": Code(
         "weights-shape",
-        "A weight has another shape than its parameter.",
+        "A weight's shape differs from its parameter's.",
         "The message names both shapes.",
     ),
     "SEQ409": Code(
@@ -88,30 +88,30 @@ TARGETS: dict[str, Code] = {
         "program-cannot-drive",
         "The other program cannot drive this model.",
         "onnxruntime-genai and Transformers.js feed ids, a mask and positions, and carry the keys and values of every "
-        "layer from call to call. What a model takes or carries besides, they do not know. `seqspec run` and "
-        "`generate` run every model, and so does any program that feeds onnxruntime itself.",
+        "layer from call to call. They know of no other inputs or states. `seqspec run` and `generate` run every "
+        "model, and so does any program that feeds onnxruntime itself.",
         bad="seqspec compile examples/nmt-bahdanau.yaml --to onnx --genai -o out",
         good="seqspec compile examples/tiny-llama.yaml --to onnx --genai -o out",
     ),
     "SEQ417": Code(
         "wrong-argument",
-        "An argument is not what the function takes.",
+        "The function does not take this argument.",
         "The message names the argument, what it takes and what was given. Nothing is converted silently.",
         bad='seqspec.to_onnx("model.yaml", "out", logits="final")',
         good='seqspec.to_onnx("model.yaml", "out", logits="last")',
     ),
     "SEQ418": Code(
         "weights-type",
-        "A weight is no array of floats.",
-        "Weights are NumPy arrays, tensors or a safetensors file, in float64, float32, float16 or bfloat16, and in "
-        "memory: complex numbers, integers, lists and tensors on the device `meta` say nothing that could be copied.",
+        "A weight is not an array of floats.",
+        "Weights are NumPy arrays, tensors or a safetensors file, in float64, float32, float16 or bfloat16. Complex "
+        "numbers, integers, lists, and tensors on the device `meta`, which hold no data, are refused.",
         bad='weights["head.bias"] = [0.0, 0.0]',
         good='weights["head.bias"] = numpy.zeros(2, numpy.float32)',
     ),
     "SEQ419": Code(
         "weights-value",
-        "A weight holds numbers that no model computes with.",
-        "NaN and infinity spread into every output, and most often tell of a training that diverged. A number must "
-        "also lie in the range of what the model computes in: float16 ends at 65,504.",
+        "A weight holds NaN, infinity or a number out of range.",
+        "NaN and infinity spread into every output, and usually mean that training diverged. A number must also lie "
+        "in the range of the dtype that the model computes in: float16 ends at 65,504.",
     ),
 }

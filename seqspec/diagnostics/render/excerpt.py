@@ -1,7 +1,7 @@
-"""The lines of a source with carets under them.
+"""Excerpts of a source with carets under the place in question.
 
-Columns count code points, terminals count cells, and hidden characters are shown as escapes: carets
-are placed by the width of what is shown. Long lines are cut around the place.
+Columns count code points but terminals count cells, and hidden characters are shown as escapes, so
+carets are placed by the width of what is shown. Long lines are cut around the place.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from seqspec.diagnostics.escape import escape, width
 
 Painter = Callable[[str, str], str]
 _BREAK = re.compile(r"\r\n|\r|\n")
-# Code points shown before and after the place on a long line.
+# How many code points of a long line are shown before and after the place.
 _BEFORE, _AFTER = 60, 100
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A place to underline: carets for the finding itself, dashes for what belongs to it."""
+    """A place to underline: with carets for the finding itself, with dashes for related places."""
 
     file: str
     span: Span
@@ -35,7 +35,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def draw(primary: Mark, others: Sequence[Mark], lines: Mapping[str, list[str]], paint: Painter) -> list[str]:
-    """The excerpt of the finding's file, then one of each other file that is involved."""
+    """An excerpt of the finding's own file, then one of each related file."""
     files = list(dict.fromkeys([primary.file, *(mark.file for mark in others)]))
     marks = [primary, *others]
     numbers = [mark.span.line for mark in marks]
@@ -45,7 +45,7 @@ def draw(primary: Mark, others: Sequence[Mark], lines: Mapping[str, list[str]], 
         here = sorted((mark for mark in marks if mark.file == file), key=lambda mark: mark.span)
         top = primary if file == primary.file else here[0]
         arrow = "-->" if top.primary else ":::"
-        # a fault of a file as a whole has no line
+        # a finding about a file as a whole has no line
         at = "" if top.span == START and file not in lines else f":{top.span.line}:{top.span.column}"
         place = f"{escape(file)}{at}"
         out.append(f"{' ' * gutter}{paint(arrow, 'gutter')} {place}")
@@ -56,7 +56,7 @@ def draw(primary: Mark, others: Sequence[Mark], lines: Mapping[str, list[str]], 
 def _draw_file(marks: Sequence[Mark], lines: list[str], gutter: int, paint: Painter) -> list[str]:
     known = [mark for mark in marks if mark.span.line <= len(lines)]
     if not known or not any(lines[mark.span.line - 1].strip() for mark in known):
-        # Nothing to show, as for a file that could not be read; keep what the marks say.
+        # Nothing to show, as for a file that could not be read; keep the labels.
         return [f"{' ' * gutter} {paint('=', 'gutter')} {mark.label}" for mark in marks if mark.label]
     bar = paint("|", "gutter")
     out = [f"{' ' * gutter} {bar}"]
@@ -77,9 +77,9 @@ def _draw_file(marks: Sequence[Mark], lines: list[str], gutter: int, paint: Pain
 
 
 def _cut(line: str, span: Span) -> tuple[str, int, int]:
-    """The shown line, the cells before the place and the cells of the place."""
+    """The line as shown, the cells before the place, and the cells that the place covers."""
     start = min(span.column - 1, len(line))
-    # A place that goes on below is underlined to the end of its first line.
+    # A place of several lines is underlined to the end of its first line.
     end = span.end_column - 1 if span.end_line == span.line else len(line.rstrip())
     end = max(start, min(end, len(line)))
     left = max(0, start - _BEFORE) if start > _BEFORE + 20 else 0

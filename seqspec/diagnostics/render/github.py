@@ -1,6 +1,6 @@
 """Findings as GitHub Actions annotations: `::error file=…,line=…::message`.
 
-GitHub shows ten errors and ten warnings a step, so errors come first and the last line counts them.
+GitHub shows ten errors and ten warnings per step, so errors come first and the last line counts all.
 Escaping follows actions/toolkit: `%`, CR and LF in messages, also `:` and `,` in properties.
 """
 
@@ -16,7 +16,7 @@ from .text import summary
 
 
 def render(report: Report, sources: Mapping[str, str]) -> str:
-    """One line a finding, then the count as plain text."""
+    """One line per finding, then the count as plain text."""
     found = sorted(report, key=lambda diagnostic: diagnostic.severity != "error")
     lines = [_annotation(diagnostic) for diagnostic in found]
     if lines:
@@ -40,7 +40,7 @@ def _annotation(diagnostic: Diagnostic) -> str:
 
 
 def is_real_file(file: str) -> bool:
-    """False for `--set`, `<text>` and findings without a place, which GitHub cannot open."""
+    """Whether GitHub can open the file: not `--set`, not `<text>`, and not a finding without a place."""
     return bool(file) and not file.startswith(("--", "<"))
 
 

@@ -1,4 +1,4 @@
-"""Findings as JSON for other programs. ASCII only, so that no byte of it acts on a terminal."""
+"""Findings as JSON for other programs. ASCII only, so that no byte of it can control a terminal."""
 
 from __future__ import annotations
 

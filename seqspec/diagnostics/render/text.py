@@ -26,7 +26,7 @@ class Paint:
 
 
 def wants_colour(stream: IO[str]) -> bool:
-    """NO_COLOR wins over FORCE_COLOR, which wins over whether the stream is a terminal."""
+    """Whether to colour output: NO_COLOR wins over FORCE_COLOR, which wins over what the stream is."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -46,8 +46,9 @@ def render_all(
     hidden: int = 0,
     colour: bool = False,
 ) -> str:
+    """Every finding with its excerpt, then a line that counts them where there are several."""
     paint = Paint(colour)
-    # Split once a file: a hundred findings in a large file would split it a hundred times.
+    # Split each file once, not once per finding.
     lines = {file: split_lines(text) for file, text in sources.items()}
     parts = [_diagnostic(diagnostic, lines, paint) for diagnostic in diagnostics]
     if len(diagnostics) + hidden > 1:
