@@ -131,8 +131,8 @@ class Attention(Op):
     whole mask [B, 1, T, S], made by `Visible`, and the attribute only serves to count FLOPs.
 
     `scale` None is 1/√d. `softcap` c turns a score into c · tanh(score / c), before bias and mask, as in flash
-    attention and ONNX. `dropout` acts on the weights while training. With `weights` they are an output too, [B, H, T, S], before
-    dropout.
+    attention and ONNX. `dropout` acts on the weights while training. With `weights` they are an output too,
+    [B, H, T, S], before dropout.
     """
 
     mask: Mask = EVERYTHING
