@@ -221,7 +221,6 @@ class _Writer:
 
     def _block(self, layer: Layer, x: Value, context: Context) -> Region:
         norm, placement = self.stack.norm, self.stack.norm_placement
-        assert norm is not None
         assert placement is not None
         own = context if layer.name == "block" else context._replace(prefix=context.prefix + camel(layer.name))
         name = camel(layer.name) if self.plan.alone or layer.name != "block" else camel(self.plan.name) + "Block"

@@ -92,27 +92,33 @@ def build_block(
     sublayers: Sequence[Sublayer],
     x: Value,
     context: Context,
-    norm: Norm,
+    norm: Norm | None,
     placement: Placement,
     dropout: float,
     scale: float,
 ) -> Region:
-    """x[B, T, D], context -> [B, T, D]. pre: x + f(norm(x)); post: norm(x + f(x)); sandwich: x + norm(f(norm(x))).
+    """x[B, T, D], context -> [B, T, D]. pre: x + f(norm(x)); post: norm(x + f(x)); sandwich: x + norm(f(norm(x)));
+    none: x + f(x).
 
     The x that is added is multiplied with `scale`; without a residual it is left out.
     """
     b = g.child(name)
     x = Inlet(b).take(x, "x")
     here, width = context.within(b), int(str(x.shape[-1]))
+
+    def normed(y: Value, called: str, hint: str = "") -> Value:
+        assert norm is not None
+        return b.add(norm.op(width), y, name=called, hint=hint)
+
     weights: list[Value] = []
     for sublayer in sublayers:
         own, y = sublayer.called, x
-        if placement != "post":
-            y = b.add(norm.op(width), y, name=f"{own}_norm")
+        if placement in ("pre", "sandwich"):
+            y = normed(y, f"{own}_norm")
         y, *seen = made_of(sublayer.build(b, y, here))
         weights += seen
         if placement == "sandwich":
-            y = b.add(norm.op(width), y, name=f"post_{own}_norm")
+            y = normed(y, f"post_{own}_norm")
         if dropout:
             y = b.add(Dropout(dropout), y)
         if sublayer.residual == "add":
@@ -120,5 +126,5 @@ def build_block(
             y = b.add(Add(), kept, y, hint="" if placement == "post" else "x")
         x = y
         if placement == "post":
-            x = b.add(norm.op(width), x, name=f"{own}_norm", hint="x")
+            x = normed(x, f"{own}_norm", "x")
     return b.done(x, *weights)

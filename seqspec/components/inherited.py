@@ -9,7 +9,7 @@ from seqspec.components.masks import Mask
 from seqspec.components.norms import Norm
 from seqspec.components.positions import Position
 
-Placement = Literal["pre", "post", "sandwich"]
+Placement = Literal["pre", "post", "sandwich", "none"]
 
 
 class DropoutRates(Component):
@@ -38,9 +38,9 @@ class Inherited(Component):
     norm: Norm | None = None
     """The norm of every sublayer; layernorm by default."""
     norm_placement: Placement | None = None
-    """`pre`: x + f(norm(x)), the default; `post`: norm(x + f(x)), the original; `sandwich`: both sides of f."""
+    """`pre`: x + f(norm(x)), the default; `post`: norm(x + f(x)), the original; `sandwich`: both; `none`: neither."""
     final_norm: bool | Norm | None = None
-    """A norm behind the last layer: true for pre and sandwich, false for post, or a norm."""
+    """A norm behind the last layer: true for pre and sandwich, false for post and none, or a norm."""
     residual_scale: Positive | None = None
     """What x is multiplied with in x + f(x), 1 by default: the alpha of DeepNorm, with `norm_placement: post`."""
     init_scale: Positive | None = None

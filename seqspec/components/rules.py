@@ -63,6 +63,8 @@ def keys_are_used(stack: Stack) -> Findings:
         for key in _OF_BLOCKS:
             if getattr(stack, key) is not None:
                 yield Finding("SEQ232", (key,), f"`{key}` belongs to blocks, and the stack has none")
+    elif stack.norm_placement == "none" and stack.norm is not None and not stack.final_norm:
+        yield Finding("SEQ232", ("norm",), "no sublayer takes a `norm` where `norm_placement` is none")
     if stack.mask is not None and not list(stack.attentions()) and not isinstance(stack.mask, Causal | NoMask):
         yield Finding("SEQ232", ("mask",), "`mask` belongs to self-attention, and the stack has none")
 

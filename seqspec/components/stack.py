@@ -50,18 +50,19 @@ class Stack(Inherited):
         merged = {k: v if (own := getattr(self, k)) is None else own for k, v in defaults}
         blocks = self.has_blocks
         causal = (role == "decoder") if self.causal is None else self.causal
-        norm = merged["norm"] or (LayerNorm.plain() if blocks else None)
         placement = merged["norm_placement"] or ("pre" if blocks else None)
+        normed = blocks and placement != "none"
+        norm = merged["norm"] or (LayerNorm.plain() if normed else None)
         final = merged["final_norm"]
         if final is None:
-            final = blocks and placement != "post"
+            final = normed and placement != "post"
         shared = owner.input if owner and isinstance(owner.input, Tokens) else None
         source = self.input.resolved(merged["d_model"], shared)
         update = {
             "d_model": merged["d_model"] or source.stack_width(shared),
             "input": source,
             "position": merged["position"] or NoPosition.plain(),
-            "norm": norm if blocks else self.norm,
+            "norm": norm if normed else self.norm,
             "norm_placement": placement if blocks else self.norm_placement,
             "residual_scale": (merged["residual_scale"] or 1.0) if blocks else self.residual_scale,
             "init_scale": (merged["init_scale"] or 1.0) if blocks else self.init_scale,

@@ -117,7 +117,7 @@ def agree(found: list[Array], want: Array) -> None:
     np.testing.assert_allclose(found[1], want, atol=4e-6 * max(1.0, float(np.abs(want).max())))
 
 
-@pytest.mark.parametrize("placement", ["pre", "post", "sandwich"])
+@pytest.mark.parametrize("placement", ["pre", "post", "sandwich", "none"])
 @pytest.mark.parametrize("residual", ["add", "none"])
 def test_a_residual_is_scaled_or_left_out(placement: str, residual: str, tmp_path: Path) -> None:
     block = [{"kind": "ffn", "d_ff": 7, "residual": residual}]
@@ -128,6 +128,8 @@ def test_a_residual_is_scaled_or_left_out(placement: str, residual: str, tmp_pat
             want = kept + ffn(w, "ffn", layer_norm(w, "ffn_norm", x))
         case "post":
             want = layer_norm(w, "ffn_norm", kept + ffn(w, "ffn", x))
+        case "none":
+            want = kept + ffn(w, "ffn", x)
         case _:
             want = kept + layer_norm(w, "post_ffn_norm", ffn(w, "ffn", layer_norm(w, "ffn_norm", x)))
     agree(found, want)

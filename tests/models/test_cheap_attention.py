@@ -98,6 +98,25 @@ def test_low_rank_attention_ends_with_an_error(tmp_path: Path) -> None:
         session.run(single({"features": features(1, 12)}))
 
 
+def test_attention_of_x_alone(tmp_path: Path) -> None:
+    """softmax(X Xᵀ) X: no parameter, no norm, no residual."""
+    layer = "{kind: attention, heads: 1, projections: none, scale: 1, residual: none}"
+    text = "seqspec: 1\nname: x\nencoder: {input: {kind: features, size: 6}, d_model: 6, norm_placement: none, "
+    text += f"layers: [{{block: [{layer}]}}]}}"
+    model = seqspec.to_torch(text, seed=0)
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    assert list(weights) == ["encoder.input_proj.weight", "encoder.input_proj.bias"]
+    given = np.random.default_rng(0).normal(size=(2, T, 6))
+    x = given @ weights["encoder.input_proj.weight"].T + weights["encoder.input_proj.bias"]
+    scores = np.exp(x @ x.transpose(0, 2, 1))
+    want = scores / scores.sum(-1, keepdims=True) @ x
+    session = seqspec.Session(seqspec.to_onnx(text, tmp_path / "out", weights=weights))
+    np.testing.assert_allclose(session.run(single({"features": given}))["last_hidden_state"], want, atol=4e-6)
+    with torch.no_grad():
+        made = model.double().eval()(torch.tensor(given)).last_hidden_state.numpy()
+    np.testing.assert_allclose(made, want, atol=1e-10)
+
+
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_attention_without_parameters(stack: str, tmp_path: Path) -> None:
     one = OneLayer("{kind: attention, heads: 1, projections: none, scale: 1}", stack)
@@ -123,7 +142,7 @@ def test_widths_of_keys_and_values_apart(tmp_path: Path) -> None:
         everything = np.ones((2, T, T), bool)
         want, weights = attention(one.norm(x), one.weights(), heads, everything, kv_heads=kv_heads)
         out = one.run({"features": x})
-        np.testing.assert_allclose(out.last_hidden_state - x, want, atol=1e-10)
+        np.testing.assert_allclose(out.last_hidden_state.numpy() - x, want, atol=1e-10)
         np.testing.assert_allclose(out.attentions_0, weights, atol=1e-10)
         filed = one.session(tmp_path / str(heads)).run(single({"features": x}))
         np.testing.assert_allclose(filed["last_hidden_state"] - x, want, atol=2e-6)

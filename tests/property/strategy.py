@@ -168,8 +168,9 @@ def _around(draw: st.DrawFn, blocks: bool) -> Plain:
     """What a stack says for its layers. Keys that no layer would read are errors."""
     optional: Plain = {"dropout": parts.dropouts, "final_norm": st.one_of(st.booleans(), parts.norms)}
     if blocks:
-        placements = st.sampled_from(["pre", "post", "sandwich"])
-        optional |= {"norm": parts.norms, "norm_placement": placements, "bias": st.booleans()}
+        norms = {"norm": parts.norms, "norm_placement": st.sampled_from(["pre", "post", "sandwich"])}
+        optional |= draw(st.sampled_from([norms, norms, norms, {"norm_placement": st.just("none")}]))
+        optional |= {"bias": st.booleans()}
         optional |= {"residual_scale": st.sampled_from([0.5, 1.0, 1.7]), "init_scale": st.sampled_from([0.3, 2.0])}
     else:
         optional |= {"position": parts.added_positions, "bias": st.booleans()}
