@@ -1,6 +1,6 @@
 """The external data file: every tensor of one or more models once, aligned, and piece by piece.
 
-A piece fits a processor's cache: it is put into C order, hashed and written there, and no tensor is ever copied whole.
+A piece fits a processor's cache: it is put into C order, hashed and written there, and no transpose is ever made whole.
 """
 
 from __future__ import annotations
