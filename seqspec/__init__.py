@@ -3,9 +3,9 @@
     model = seqspec.load("model.yaml")      checked, or SpecError with every finding
     graph = seqspec.build(model)            ops with symbolic shapes
     net   = seqspec.to_torch(model)         an nn.Module; to_source gives its text
-    path  = seqspec.to_onnx(model, "out")   a folder, verified, that a Session runs
+    path  = seqspec.to_onnx(model, "out")   a verified folder that a Session runs
 
-Names are resolved when they are first used, so that checking a spec never imports torch, onnx or numpy.
+Names are imported on first use, so that checking a spec never imports torch, onnx or numpy.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`seqspec.build` stays the function: importing the file of that name would put the module in its place."""
+    """Keeps `seqspec.build` the function: importing the module of that name would otherwise replace it."""
 
     @property
     def build(self) -> Any:
+        """The function of `seqspec.api`."""
         return __getattr__("build")
 
     @build.setter

@@ -1,7 +1,7 @@
-"""The pipeline, one function a step; each takes a Model, or a spec as path, text or mapping.
+"""The pipeline, one function per step. Each takes a Model, or a spec as a path, a text or a mapping.
 
-What a step needs is imported inside it, so that no step pays for another, and a package that is missing is an error
-only where it is needed.
+A spec that is wrong raises SpecError with every finding; a step that fails raises CompileError. What a step needs is
+imported inside it, so that no step pays for another and a missing package is an error only where it is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Spec = Model | str | os.PathLike[str] | Mapping[str, Any]
 Weights = Mapping[str, Any] | str | os.PathLike[str]
-"""Arrays or tensors by parameter name, or a safetensors file of them."""
+"""Float arrays or tensors by parameter name, shaped as torch has them, or the path of a safetensors file of them."""
 
 __all__ = [
     "build",
@@ -49,28 +49,29 @@ __all__ = [
 
 
 def build(spec: Spec) -> Graph:
-    """The graph of ops, with symbolic shapes."""
+    """The graph of ops, whose shapes are symbolic in `batch_size`, `sequence_length` and the like. Needs no torch."""
     return build_graph(load(spec))
 
 
 def resolved(spec: Spec) -> str:
-    """The spec as YAML with every default filled in; it compiles to the same bytes."""
+    """The spec as YAML with every default filled in. It compiles to the same bytes as the spec itself."""
     from seqspec.spec.dump import resolved as dumped
 
     return dumped(load(spec))
 
 
 def to_source(spec: Spec) -> str:
-    """One PyTorch file that needs only torch."""
+    """The text of one Python file with the model as nn.Modules. It imports only torch."""
     from seqspec.backends.source import source
 
     return source(build(spec))
 
 
 def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn.Module:
-    """The emitted file's model, with the given weights or those that `seed` draws.
+    """The model as an nn.Module in float32 on the CPU, with the given weights or those that `seed` draws.
 
-    In training mode, as every module that was just made: `.eval()` switches dropout off.
+    It is in training mode, like every new module; `.eval()` switches dropout off. CompileError where the weights do
+    not fit the parameters (SEQ407 to SEQ410, SEQ418, SEQ419) or the model does not fit into memory (SEQ402).
     """
     arguments.whole(seed, "seed")
     graph = build(spec)
@@ -83,7 +84,10 @@ def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn
 
 
 def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
-    """The emitted file at `path`, complete or not at all. Of what is there only such a file is replaced."""
+    """Writes the text of `to_source` to the file at `path`, whole or not at all, and returns the path.
+
+    An earlier emitted file is replaced; anything else at `path` is refused (SEQ403).
+    """
     from seqspec.backends.directory import replace_file
     from seqspec.backends.source.file import is_ours
 
@@ -101,9 +105,11 @@ def write_torch(
     verify: bool = True,
     told: Told | None = None,
 ) -> Path:
-    """A folder with `model.py`, `model.safetensors` and `spec.yaml`; none unless it agrees with the NumPy reference.
+    """Writes the folder `path` with `model.py`, `model.safetensors` (float32) and `spec.yaml`, and returns the path.
 
-    `told` is handed the verification.
+    With `verify`, the model is first compared with the NumPy reference in float64, and nothing is written unless they
+    agree (SEQ406); `told` is called with the Verification. An earlier output is replaced, anything else at `path` is
+    refused (SEQ403).
     """
     place = _output(path, seed, verify, told)
     model = load(spec)
@@ -134,22 +140,23 @@ def to_onnx(
     verify: bool = True,
     told: Told | None = None,
 ) -> Path:
-    """The folder that a Session opens, in the place of `path`; unless it agrees with PyTorch, there is none.
+    """Writes the folder `path` with ONNX files and a manifest, which a Session opens, and returns the path.
 
-    `logits="last"` keeps those of each row's last real token alone, which is all that generation reads. `quantize`
-    stores the weights of linear maps in 8 or 4 bits; the manifest says under `error` what that costs. With `genai`
-    onnxruntime-genai loads the folder too, with `transformers_js` Transformers.js, which end a text at `eos_id`. `told`
-    is handed the verification.
+    `target` is `cpu`, `cuda` or `portable`, `dtype` float32, float16 or bfloat16. `logits="last"` keeps only the logits
+    of each row's last real token, [B, 1, V], which is all that generation reads. `quantize` stores the weights of
+    linear maps in `int8` or `int4`; the manifest says under `error` what that costs. With `genai` onnxruntime-genai
+    can load the folder too, with `transformers_js` Transformers.js; these end a text at `eos_id`.
+
+    With `verify`, the files are first compared with PyTorch in float64, and nothing is written unless they agree
+    (SEQ406); `told` is called with the Verification. An earlier output is replaced, anything else at `path` is refused
+    (SEQ403).
     """
     place = _output(path, seed, verify, told)
     arguments.flag(genai, "genai")
     arguments.flag(transformers_js, "transformers_js")
     if eos_id is not None:
         arguments.whole(eos_id, "eos_id")
-    asked = Options(target, dtype, logits, quantize)
-    if (asked.target, asked.dtype) == ("cpu", "bfloat16"):
-        text = "onnxruntime computes no matrix product in bfloat16 on the CPU"
-        raise CompileError("SEQ411", text, "choose float16, or another target")
+    asked = _options(target, dtype, logits, quantize)
     model, document = _read(spec)
     graph = build_graph(model)
     with extra("onnx"), placing(document):
@@ -179,9 +186,11 @@ def to_onnx(
 
 
 def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
-    """A compiled folder against another way to compute it, on random sequences drawn from `seed`.
+    """Compares a compiled folder with an independent implementation, on random sequences drawn from `seed`.
 
-    ONNX is checked against PyTorch, an emitted file against NumPy.
+    ONNX files are compared with PyTorch in float64, an emitted PyTorch file with the NumPy reference. The Verification
+    has every difference with its limit, relative to the largest value of its output, and `passed`. A folder that is
+    missing or damaged is a RuntimeFault (SEQ507, SEQ508, SEQ516).
     """
     from seqspec.runtime.manifest import read
 
@@ -199,7 +208,10 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
 
 
 def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
-    """A Hugging Face directory -> spec.yaml and model.safetensors in the folder `path`."""
+    """Writes a Hugging Face directory as `spec.yaml` and `model.safetensors` into the folder `path`, and returns it.
+
+    CompileError for a family or setting that cannot be expressed (SEQ412), or for missing files (SEQ413).
+    """
     source, place = arguments.path(directory, "directory"), arguments.path(path)
     with extra("onnx"):
         from seqspec.importers import import_model as imported
@@ -208,7 +220,7 @@ def import_model(directory: str | os.PathLike[str], path: str | os.PathLike[str]
 
 
 def _output(path: str | os.PathLike[str], seed: int, verify: bool, told: Told | None) -> Path:
-    """The path of an output; refuses what else all outputs take, if it is of another type."""
+    """The path of an output. Checks the arguments that all outputs take."""
     arguments.whole(seed, "seed")
     arguments.flag(verify, "verify")
     if told is not None and not callable(told):
@@ -216,8 +228,17 @@ def _output(path: str | os.PathLike[str], seed: int, verify: bool, told: Told | 
     return arguments.path(path)
 
 
+def _options(target: Target, dtype: str, logits: Logits, quantize: Quantize | None) -> Options:
+    """The options of an ONNX output, for what onnxruntime can run."""
+    asked = Options(target, dtype, logits, quantize)
+    if (asked.target, asked.dtype) == ("cpu", "bfloat16"):
+        text = "onnxruntime computes no matrix product in bfloat16 on the CPU"
+        raise CompileError("SEQ411", text, "choose float16, or another target")
+    return asked
+
+
 def _read(spec: Spec) -> tuple[Model, Document | None]:
-    """The model, and the document that says where its parts stand."""
+    """The model, and the document that says where its parts are written."""
     found = examine(spec)
     found.report.raise_errors(found.sources)
     assert found.model is not None
@@ -225,7 +246,7 @@ def _read(spec: Spec) -> tuple[Model, Document | None]:
 
 
 def _weights(weights: Weights | None) -> Mapping[str, Any] | None:
-    """A mapping as it is; of a file, one that reads each tensor when it is asked for."""
+    """A mapping as it is; for a file, a mapping that reads each tensor when it is asked for."""
     if weights is None or isinstance(weights, Mapping):
         return weights
     if not isinstance(weights, str | os.PathLike):

@@ -16,7 +16,7 @@ from seqspec.spec.model import Model
 
 
 def build(model: Model) -> Graph:
-    """The graph of a checked model. Raises ShapeError only where a check is missing."""
+    """The graph of a checked model. ShapeError would mean that a check is missing."""
     return graph_of(model.resolved())
 
 
@@ -28,7 +28,7 @@ def graph_of(model: Model) -> Graph:
     for name, stack in model.stacks.items():
         memories = {n: _memory(built[n], facts[n], model.stacks[n]) for n in sorted(stack.reads())}
         built[name] = build_stack(root, stack, _plan(model, name, stack, stateful), memories, _tables(model, stack))
-    # without a state there is one call, and nothing is left to be read on the first one only
+    # without a state there is only one call, so no input belongs to the first call alone
     once = {v.name for v in root.inputs if not v.name.startswith("decoder_")} if len(model.stacks) > 1 else set()
     last = built[model.last]
     attentions = [replace(weights, hint=f"attentions.{name}") for name, weights in last.weights.items()]
@@ -64,13 +64,13 @@ def _plan(model: Model, name: str, stack: Stack, stateful: bool) -> Plan:
 
 
 def _asks_for_padding(model: Model) -> bool:
-    """Whether a head asks which tokens are real: to reduce time, or for a loss over all of it."""
+    """Whether a head needs to know which tokens are real: to pool over time, or for a loss at every position."""
     heads = model.heads.values()
     return any(head.labels_positions if head.pooled == "none" else head.pooled != "final_state" for head in heads)
 
 
 def _finals(model: Model, name: str, stack: Stack, readers: list[Stack]) -> set[int]:
-    """Flat indices of the recurrent layers whose final states somebody reads."""
+    """Flat indices of the recurrent layers whose final states are read."""
     indices = [n for n, layer in enumerate(stack.flat()) if layer.recurrent]
     bridges = [layer.recurrent.bridge for s in readers for layer in s.distinct() if layer.recurrent]
     if any(bridge and bridge.from_ == name and bridge.state == "final" for bridge in bridges):
@@ -93,18 +93,18 @@ def _tables(model: Model, stack: Stack) -> Tables | None:
 
 
 def _owned(model: Model, name: str) -> Tables:
-    """The token tables of a stack, as ties from the root."""
+    """The token tables of a stack, as tied weights named from the root."""
     table, stack = model.table(name), model.stacks[name]
     assert table is not None
     return table.tables(name, int(table.d_model or 0), int(stack.d_model or 0))
 
 
 def _reading(model: Model, built: Built, stateful: bool) -> Reading:
-    """What the heads are handed."""
+    """What the heads read."""
     layers, table = list(model.stacks[model.last].flat()), model.table(model.last)
     final = None
     if _reads_final_state(model) and (recurrent := layers[-1].recurrent):
-        from seqspec.ops.state import SelectState  # few models ask for it
+        from seqspec.ops.state import SelectState  # not at the top: few models need it
 
         select = SelectState(
             recurrent.num_layers - 1, recurrent.layers.directions, "sum" if recurrent.merge == "sum" else "all"

@@ -1,8 +1,8 @@
-"""A spec -> its checked Model, or everything that is wrong with it, each at a line and column.
+"""Checks a spec: its Model, or everything that is wrong with it, each finding at a line and column.
 
     read (document) -> fields (pydantic) -> meaning (Model.check) -> graph (build)
 
-Each step runs only on what the one before found clean, since its findings would be echoes otherwise.
+Each step runs only if the one before found no error, since its findings would otherwise be consequences of those.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from seqspec.spec.model import Model
 
 Source = Model | str | os.PathLike[str] | Mapping[str, Any]
 
-# Findings about a key and not about its value.
+# Findings about a key rather than its value.
 _ON_KEYS = frozenset({"SEQ213", "SEQ219", "SEQ220", "SEQ232", "SEQ234", "SEQ235"})
-# What a layer takes from its stack, and a stack from `defaults`.
+# What a layer inherits from its stack, and a stack from `defaults`.
 _INHERITED = ("position", "mask", "norm", "norm_placement", "final_norm", "bias", "dropout", "d_model")
 _TAKES = "a spec is a path, a text, a mapping or a Model"
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 class Checked(NamedTuple):
-    """What a check found out. `model` is there when its fields fit, `graph` when nothing is wrong."""
+    """The result of a check. `model` is there if its fields are valid, `graph` and `document` if there is no error."""
 
     report: Report
     sources: Mapping[str, str]
@@ -45,7 +45,11 @@ class Checked(NamedTuple):
 
 
 def load(source: Source, overrides: Sequence[str] = ()) -> Model:
-    """The model as written, checked. `source` is a path, a text with a line break in it, a mapping or a Model."""
+    """The checked model, as written. SpecError with every finding if the spec has an error.
+
+    `source` is a path, a text (a `str` that holds a line break or starts with `{`), a mapping or a Model. `overrides`
+    are `KEY=VALUE` texts as for `--set`.
+    """
     found = examine(source, overrides)
     found.report.raise_errors(found.sources)
     assert found.model is not None
@@ -53,12 +57,15 @@ def load(source: Source, overrides: Sequence[str] = ()) -> Model:
 
 
 def check(source: Source, overrides: Sequence[str] = ()) -> Report:
-    """Everything that is wrong with a spec; an empty report when nothing is."""
+    """Everything that is wrong with a spec, warnings included; an empty Report if nothing is. Arguments as for `load`.
+
+    Raises only for what is no spec at all (SEQ116), or for overrides that are not texts (SEQ417).
+    """
     return examine(source, overrides).report
 
 
 def examine(source: Source, overrides: Sequence[str] = ()) -> Checked:
-    """`check` with all that came of it. What is no spec at all raises: nothing in it could be pointed at."""
+    """Like `check`, but with everything that the check made. What is no spec at all raises, since it has no places."""
     if not isinstance(source, Model | str | os.PathLike | Mapping):
         raise SpecError(Diagnostic("SEQ116", f"{_TAKES}, not {arguments.given(source)}"))
     arguments.texts(overrides, "overrides", "KEY=VALUE texts")
@@ -70,12 +77,12 @@ def examine(source: Source, overrides: Sequence[str] = ()) -> Checked:
 
 
 def examine_document(document: Document, tokenizer_path: str = "") -> Checked:
-    """`examine` for a spec that is already read; `tokenizer_path` is where its tokenizer was found, if it was."""
+    """`examine` for a document that is already read; `tokenizer_path` is where its tokenizer is, if that is known."""
     report = Report()
     try:
         model = Model.model_validate(document.data)
     except ValidationError as error:
-        from seqspec.spec.findings import explain  # only a wrong spec pays for explaining
+        from seqspec.spec.findings import explain  # not at the top: only a wrong spec pays for it
 
         report.extend(explain(Model, document, error.errors(include_url=False)))
         return Checked(report, document.sources)
@@ -95,7 +102,7 @@ def examine_document(document: Document, tokenizer_path: str = "") -> Checked:
 
 @contextmanager
 def placing(document: Document | None) -> Iterator[None]:
-    """What cannot be compiled is told at the line and column of the part of the spec that it names."""
+    """Adds the line and column in the spec to a CompileError that names a part of it."""
     try:
         yield
     except CompileError as error:
@@ -108,7 +115,7 @@ def placing(document: Document | None) -> Iterator[None]:
 
 
 def _tokenizer(document: Document, model: Model, path: str) -> Iterator[Finding]:
-    """What is wrong with the file that makes ids of text, which the model remembers."""
+    """What is wrong with the tokenizer's file. The model remembers where the file is."""
     from seqspec.document import files
     from seqspec.spec import tokenizer  # models without one do not pay for it
 
@@ -134,7 +141,7 @@ def _document(source: Source, overrides: Sequence[str]) -> Document:
 
 
 def _place(document: Document, finding: Finding) -> Diagnostic:
-    """At the path the finding names; where that is inherited, at the default it comes from."""
+    """The finding as a diagnostic at its path, or if the value there is inherited, at the default it comes from."""
     path = finding.path
     source = path if document.has(path) else _source(document, path)
     related = [] if source is path else [("the part that it does not fit", path)]
@@ -143,7 +150,7 @@ def _place(document: Document, finding: Finding) -> Diagnostic:
 
 
 def _source(document: Document, path: Path) -> Path:
-    """Where a value comes from that is not written at its path: the stack, or `defaults`; else the path itself."""
+    """Where an inherited value is written: on the stack or in `defaults`. Otherwise the path itself."""
     for n, part in enumerate(path):
         if part in _INHERITED:
             for inherited in ((path[0], *path[n:]), ("defaults", *path[n:])):

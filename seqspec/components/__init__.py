@@ -1,1 +1,1 @@
-"""What a user names in YAML, one file a concept. A component checks itself and builds ops; it never lowers."""
+"""What users name in YAML, one file per concept. A component checks itself and builds ops; backends do the lowering."""

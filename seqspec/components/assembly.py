@@ -1,4 +1,4 @@
-"""A resolved stack becomes a region: input, positions, layers, final norm."""
+"""Builds the region of a resolved stack: input, positions, layers, final norm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from seqspec.ops.padding import Padding
 
 
 class Plan(NamedTuple):
-    """How a stack is built: under which name, with which others around it, and what will be read of it."""
+    """How a stack is to be built: its name, its relation to other stacks, and which of its results are read."""
 
     name: str  # encoder, decoder
     alone: bool  # the only stack, so that its inputs have plain names
@@ -37,20 +37,21 @@ class Plan(NamedTuple):
 
     @property
     def late(self) -> bool:
-        """Whether this is a decoder behind an encoder."""
+        """Whether this is a decoder that follows an encoder."""
         return self.name == "decoder" and not self.alone
 
     @property
     def time(self) -> Size:
+        """The length of its input."""
         return dim(ENCODER_TIME if self.name == "encoder" and not self.alone else TIME)
 
     def port(self, name: str) -> str:
-        """The public name of an input: a decoder's beside an encoder's begins with `decoder_`."""
+        """The public name of an input; that of a decoder after an encoder begins with `decoder_`."""
         return f"decoder_{name}" if self.late else name
 
 
 class Built(NamedTuple):
-    """A stack that was called: its outputs in the region around it."""
+    """The outputs of a stack, in the region that calls it."""
 
     x: Value
     mask: Value | None
@@ -99,14 +100,14 @@ class _Writer:
         placed = isinstance(stack.position, AddedPosition)
         self.keep_first = plan.name == "decoder" and stack.input.padding_id is not None
         self.looks_back = plan.stateful and (attends or placed or self.keep_first)
-        # without keys and values to measure, only the mask tells how long the past is
+        # without cached keys and values, only the mask tells how long the past is
         self.always = self.looks_back and not attends
         self.reads_positions = any(sublayer.reads_positions for sublayer in stack.sublayers())
         turned = any(sublayer.tables_key for sublayer in stack.attentions())
         self.placed = placed or turned or self.reads_positions
 
     def embed(self, root: Builder) -> Value:
-        """Input, mask and positions -> [B, T, D], with norm and dropout behind."""
+        """The vectors that enter the first layer, [B, T, D]: input, positions, norm and dropout."""
         stack, b, source = self.stack, self.b, self.stack.input
         port = root.input(self.plan.port(source.port), source.shape((dim(BATCH), self.plan.time)), source.dtype)
         width, declare = int(stack.d_model or 0), partial(self._optional, root)
@@ -124,11 +125,11 @@ class _Writer:
             x = b.add(source.norm.op(width_of(x)), x, name="embed_norm")
         if stack.rates.input:
             x = b.add(Dropout(stack.rates.input), x)
-        # the hint goes on the last step, so that what leads there stays one expression
+        # only the last step gets a hint, so that the steps before it become one expression
         return self._hinted(x)
 
     def _padding(self, root: Builder, data: Value) -> Value:
-        """The mask of what is read, from the one that is given."""
+        """The padding mask of the input, from the mask that the caller gives."""
         total = self.plan.time + (dim(PAST) if self.looks_back else 0)
         given = self._optional(root, "attention_mask", (dim(BATCH), total))
         padding = Padding(self.stack.input.padding_id, self.keep_first, self.looks_back, self.always)
@@ -146,7 +147,7 @@ class _Writer:
     def run(
         self, root: Builder, x: Value, memories: Mapping[str, Memory]
     ) -> tuple[Value, dict[int, tuple[Value, ...]], dict[str, Value]]:
-        """All layers in order; the final states that are wanted and the weights that are given, by flat index."""
+        """All layers in order: their output, the final states that are read, and the attention weights put out."""
         inner = {name: self._memory(name, memory) for name, memory in memories.items()}
         context = self._context(x, inner)
         finals: dict[int, tuple[Value, ...]] = {}
@@ -178,7 +179,7 @@ class _Writer:
         return x, finals, weights
 
     def _given(self, root: Builder, index: int, layer: BareLayer) -> list[Value]:
-        """What a caller may start a layer from: `initial_state.3.h` [B, L·D, H]."""
+        """The inputs for the initial state of a layer: `initial_state.3.h` [B, L·D, H]."""
         ports = []
         for name, shape in layer.given.items():
             port = root.input(self.plan.port(f"initial_state.{index}.{name}"), (dim(BATCH), *shape), optional=True)
@@ -186,14 +187,14 @@ class _Writer:
         return ports
 
     def _memory(self, name: str, memory: Memory) -> Memory:
-        """Another stack as this one's region sees it; its mask is held, since later calls do not get it."""
+        """Another stack as this region sees it. Its mask is held, since later calls do not pass it."""
         x, mask, mean = memory.x, memory.mask, None
         attended, averaged = self.stack.attends_to(name), self.stack.averages(name)
         if attended or averaged:
             x = self.inlet.take(memory.x, "memory")
             mask = self.inlet.take_optional(memory.mask, "memory_mask")
         if averaged:
-            from seqspec.ops.pool import Pool  # few models start from a mean
+            from seqspec.ops.pool import Pool  # not at the top: few models need it
 
             mean = self.b.add(Pool("mean"), x, mask)
         if attended and mask is not None and self.plan.stateful:

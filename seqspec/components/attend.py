@@ -1,4 +1,4 @@
-"""Attention inside a recurrent step: the decoder looks at another stack before it moves on, or after."""
+"""Attention inside a recurrent step: the cell attends to another stack before or after it updates its state."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from seqspec.ops.linear import Linear, PartLinear, TiedPartLinear
 from seqspec.ops.shape import Concat, Squeeze, Unsqueeze
 
 STEP = "step"
-"""Names the loop, below which the parameters of a step are."""
+"""The name of the loop, under which the parameters of a step are."""
 
 
 class Looked(NamedTuple):
-    """What every step reads of the other stack: keys, or none where the memory is compared itself."""
+    """What every step reads of the other stack. Without keys, the memory itself is compared with the query."""
 
     keys: Value | None
     memory: Value
@@ -35,7 +35,7 @@ class Looked(NamedTuple):
 
 
 class AlignmentWindow(Family):
-    """Where the weights of a step may be."""
+    """Where the weights of a step may be other than zero."""
 
     kinds: ClassVar = {"local_p": "attend:LocalP"}
 
@@ -45,10 +45,10 @@ class AlignmentWindow(Family):
 
 
 class LocalP(AlignmentWindow):
-    """p = S · sigmoid(v · tanh(W h)): only places within `size` of p count, and the nearer the more.
+    """A window around a predicted position p = S · sigmoid(v · tanh(W h)), weighted by a Gaussian.
 
-    The softmax over |s − p| ≤ size is multiplied by exp(−(s − p)² / 2σ²), σ = size / 2 (Luong et al. 2015). Real tokens
-    are counted, from 0; S is how many a row has.
+    The softmax over |s − p| ≤ size is multiplied by exp(−(s − p)² / 2σ²), σ = size / 2 (Luong et al. 2015). Positions s
+    count real tokens from 0; S is the number of real tokens of a row.
     """
 
     kind: Literal["local_p"]
@@ -56,7 +56,7 @@ class LocalP(AlignmentWindow):
     """Half the width of the window: D in the paper."""
 
     def weights(self, b: Builder, h: Value, scores: Value, looked: Looked) -> Value:
-        from seqspec.ops.alignment import LocalAlignment  # few models look so
+        from seqspec.ops.alignment import LocalAlignment  # not at the top: few models need it
 
         width = width_of(h)
         hidden = b.add(Unary("tanh"), b.add(Linear(width, width, False), h, name="position_proj"))
@@ -69,39 +69,40 @@ class LocalP(AlignmentWindow):
 class Attend(Component):
     """weights = softmax of score(h, m) over the other stack's real tokens; context = Σ weight · m.
 
-    `query: previous`: the h before the step asks, and the cell moves on [x; context] (Bahdanau et al. 2015).
-    `query: current`: the cell moves on x, and its new h asks (Luong et al. 2015).
+    `query: previous`: the old h is the query, and the cell reads [x; context] (Bahdanau et al. 2015).
+    `query: current`: the cell reads x, and its new h is the query (Luong et al. 2015).
     """
 
     from_: Word = Field(alias="from")
-    """The stack it reads."""
+    """The stack that it attends to."""
     score: Literal["additive", "dot", "general", "concat"] = "additive"
     """`additive` v · tanh(W h + U m), `dot` h · m, `general` h · W m, `concat` v · tanh(W [h; m])."""
     d_attention: Width | None = None
-    """Width of the comparison of `additive` and `concat`; hidden_size by default."""
+    """Width of the hidden layer of `additive` and `concat` scores; hidden_size by default."""
     query: Literal["previous", "current"] = "previous"
-    """Which h asks: the one before the step, or the one after."""
+    """Which h is the query: that before the step, or that after it."""
     output: Literal["hidden", "concat", "tanh"] | None = None
-    """h, [h; context] (default for `previous`), or tanh(W [context; h]) (default for `current`)."""
+    """The layer's output: h, [h; context] (default for `previous`), or tanh(W [context; h]) (default for `current`)."""
     input_feeding: bool = False
-    """Whether the cell moves on [x; the output of the step before]; zeros at first."""
+    """Whether the cell reads [x; the output of the step before], which is zeros at first."""
     window: AlignmentWindow | None = None
-    """Where the weights may be; everywhere by default."""
+    """Where the weights may be other than zero; everywhere by default."""
     return_weights: bool = False
-    """Whether the model puts out the weights too: `attentions.N` [B, T, S], zeros at padding."""
+    """Whether the weights are an output of the model too: `attentions.N` [B, T, S], zeros at padding."""
 
     def resolved(self, hidden_size: int) -> Attend:
+        """Every default filled in, for a cell of this hidden size."""
         compared = self.score in ("additive", "concat")
         output = self.output or ("concat" if self.query == "previous" else "tanh")
         width = self.d_attention or (hidden_size if compared else None)
         return self.model_copy(update={"d_attention": width, "output": output})
 
     def width(self, hidden: int, memory: int) -> int:
-        """Channels that the layer puts out."""
+        """Channels of the layer's output."""
         return hidden + memory if self.output == "concat" else hidden
 
     def check(self, hidden: int, memory: int | None) -> Findings:
-        """Which settings do not go together; `memory` are the channels of the other stack, where it is known."""
+        """Which settings do not go together; `memory` is the width of the other stack, if that is known."""
         if self.d_attention and self.score in ("dot", "general"):
             text = f"`score: {self.score}` compares without a width of its own"
             yield Finding("SEQ226", ("d_attention",), text, "leave `d_attention` out")
@@ -170,7 +171,7 @@ class Attend(Component):
         return b.add(Squeeze(-1), b.add(Linear(width, 1, False), mixed, name="score_proj"), hint="scores")
 
     def put_out(self, b: Builder, h: Value, context: Value) -> Value:
-        """What the layer puts out."""
+        """The layer's output."""
         if self.output == "hidden":
             return h
         if self.output == "concat":

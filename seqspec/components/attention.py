@@ -26,15 +26,15 @@ class SelfAttention(Heads):
 
     kind: Literal["attention"]
     mask: Mask | None = None
-    """Who may attend to whom; replaces the stack's. Causal in a decoder, everything in an encoder, by default."""
+    """Which positions may attend to which; the stack's mask by default."""
     position: Position | None = None
     """`rope`, `alibi`, `relative_bias` or `none` here; the stack's by default."""
     projections: Literal["all", "none"] = "all"
-    """`none`: no maps, so that queries, keys and values are x itself, and the output softmax(x xᵀ · scale) x."""
+    """`none`: no projections, so queries, keys and values are x itself and the output is softmax(x xᵀ · scale) x."""
     qk_norm: Norm | None = None
-    """A norm of each head's queries and keys over its channels, `q_norm` and `k_norm`, as in Qwen 3 and Gemma 3."""
+    """A norm of each head's queries and keys over their channels, `q_norm` and `k_norm`, as in Qwen 3 and Gemma 3."""
     qk_norm_place: Literal["before_rotation", "after_rotation"] | None = None
-    """Whether it stands before the rotary positions (Qwen 3, the default) or behind them (HunYuan)."""
+    """Whether `qk_norm` comes before the rotation (Qwen 3, the default) or after it (HunYuan)."""
 
     def resolved(self, said: Inheritance) -> SelfAttention:
         own = self.position or (said.position if said.position.acts else NoPosition.plain())
@@ -79,7 +79,7 @@ class SelfAttention(Heads):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it sees anything ahead but a prefix, which is given and not written."""
+        """Whether it sees later positions, other than those of a given prefix."""
         return not masks.implies_causal(self.allowed, after_prefix=True)
 
     @property
@@ -126,7 +126,7 @@ class SelfAttention(Heads):
         return self._call(g, b, (y, *weights), x, *context.arguments(*tables, mask, *bias))
 
     def _normed(self, b: Builder, q: Value, k: Value) -> tuple[Value, Value]:
-        """Queries and keys behind `qk_norm`, where there is one."""
+        """Queries and keys after `qk_norm`, if there is one."""
         if self.qk_norm is None:
             return q, k
         norm = self.qk_norm.op(int(self.head_dim or 0))

@@ -1,4 +1,4 @@
-"""Sound: mel features, and convolutions over time in front of the layers."""
+"""Audio input: mel features, and convolutions over time before the layers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class Convolution(Component):
-    """y_t = activation(b + Σ_k W_k x_{stride·t + k − ⌊kernel/2⌋}): of T frames it makes ⌈T / stride⌉."""
+    """y_t = activation(b + Σ_k W_k x_{stride·t + k − ⌊kernel/2⌋}): T frames become ⌈T / stride⌉."""
 
     channels: Width
-    """Channels it puts out."""
+    """Output channels."""
     kernel: Count
-    """Frames that it sees at once, an odd number: the one in the middle, and as many on either side."""
+    """The number of frames that it sees at once; odd, so that the current frame is in the middle."""
     stride: Count = 1
-    """Frames from one step to the next."""
+    """Frames from one output to the next."""
     activation: Activation = "none"
-    """What the sums pass through."""
+    """Applied to the sums."""
     bias: bool = True
-    """Whether there is a b."""
+    """Whether there is a bias b."""
 
     def check(self) -> Findings:
         if self.kernel % 2 == 0:
@@ -45,8 +45,8 @@ class Convolution(Component):
 class Audio(Input):
     """Mel features [B, mel_bins, T] -> vectors [B, T', channels], as in Whisper.
 
-    Every convolution sees zeros before and behind the real frames, wherever padding lies, and its stride shortens
-    lengths and masks: positions and layers count what is left.
+    Every convolution sees zeros before and after the real frames, wherever padding is. Its stride shortens lengths and
+    masks, so positions and layers count the frames that are left.
     """
 
     port = "input_features"
@@ -57,9 +57,9 @@ class Audio(Input):
     mel_bins: Count
     """Channels of a frame."""
     convolutions: list[Convolution] = Field(min_length=1)
-    """What makes vectors of frames, in the order they run; the last one's channels are the width of the stack."""
+    """The convolutions in order. The channels of the last one are the width of the stack."""
     norm: Norm | None = None
-    """A norm behind the convolutions and the positions, called `embed_norm`."""
+    """A norm after the convolutions and the positions, called `embed_norm`."""
 
     def stack_width(self, owner: Tokens | None) -> int:
         return self.convolutions[-1].channels

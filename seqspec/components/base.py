@@ -1,4 +1,4 @@
-"""What every component is: a closed, strict pydantic model that resolves its defaults, checks itself and builds ops."""
+"""The base of all components: a closed, strict pydantic model that resolves its defaults, checks itself, builds ops."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ Name = Annotated[Word, AfterValidator(_usable)]
 
 
 class Component(BaseModel):
-    """Unknown keys, coerced types, NaN and mutation are errors."""
+    """A part of a spec. Unknown keys, values of another type, NaN, infinity and mutation are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def plain(cls) -> Self:
-        """The bare word: a kind with its defaults. Nothing is validated, so no schema of its own is built for it."""
+        """The kind with its defaults. Skips validation, so that pydantic need not build a schema for it."""
         (kind,) = get_args(cls.model_fields["kind"].annotation)
         return cls.model_construct(kind=kind)
 
 
 class Finding(NamedTuple):
-    """Something wrong, at a path relative to the component that says so."""
+    """Something wrong, at a path relative to the component that found it."""
 
     code: str
     path: tuple[str | int, ...]
@@ -68,7 +68,7 @@ class Finding(NamedTuple):
     hint: str | None = None
 
     def under(self, *parts: str | int) -> Finding:
-        """The same, seen from a component that holds this one at `parts`."""
+        """The same finding, with its path relative to a component that holds this one at `parts`."""
         return self._replace(path=(*parts, *self.path))
 
 
@@ -78,10 +78,10 @@ Path = tuple[str | int, ...]
 
 
 class Context(NamedTuple):
-    """What a stack hands to every block, the same for all of them, so that equal blocks stay equal.
+    """What a stack passes to every block. It is the same for all, so that equal blocks become one region.
 
     `values` are named tensors of the region being built: `mask`, rotary tables, the memory of another stack. `shared`
-    says under which names a layer finds what it asks for by a key of its own.
+    maps what a layer asks for, by its key, to the names of these values.
     """
 
     values: Mapping[str, Value]
@@ -90,29 +90,30 @@ class Context(NamedTuple):
     shared: Mapping[object, tuple[str, ...]] = MappingProxyType({})
 
     def within(self, builder: Builder, *names: str) -> Context:
-        """The context of a child region: its inputs, all of the values or those named."""
+        """The context inside a child region, whose inputs are all of the values, or those named."""
         wanted = names or tuple(self.values)
         inner = {n: builder.like(self.values[n], n) for n in wanted if n in self.values}
         return Context(inner, self.stateful, self.prefix, self.shared)
 
     def arguments(self, *names: str) -> tuple[Value, ...]:
-        """The values to call such a region with, in the order of `within`."""
+        """The arguments for calling such a region, in the order of `within`."""
         return tuple(self.values[n] for n in (names or tuple(self.values)) if n in self.values)
 
 
 class Inlet:
-    """What a region takes from outside: each value becomes an input, and an argument of the call."""
+    """Collects what a region takes from outside: each value becomes an input, and an argument of the call."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.arguments: list[Value] = []
 
     def take(self, value: Value, name: str) -> Value:
-        """The input that stands for `value` inside."""
+        """The new input that stands for `value` inside the region."""
         self.arguments.append(value)
         return self.builder.like(value, name)
 
     def take_optional(self, value: Value | None, name: str) -> Value | None:
+        """The same, or None for None."""
         return None if value is None else self.take(value, name)
 
 
@@ -122,7 +123,7 @@ def camel(name: str) -> str:
 
 
 def width_of(value: Value) -> int:
-    """The last axis, which is always a plain number."""
+    """The size of the last axis, which is always a plain number."""
     width = value.shape[-1]
     assert isinstance(width, int)
     return width

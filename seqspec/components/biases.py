@@ -1,4 +1,4 @@
-"""Positions told by what is added to the scores of self-attention: a number for each distance and head."""
+"""Positions as biases of self-attention scores: a number for each distance and head."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqspec.ops.biases import RelativeBias as RelativeBiasOp
 
 
 class Alibi(Position):
-    """Adds −slope · distance to the scores of every self-attention, a slope for each head. Any number of heads."""
+    """Adds −slope · distance to the scores of every self-attention, with a slope for each head (ALiBi)."""
 
     acts = True
 
@@ -28,17 +28,17 @@ class Alibi(Position):
 class RelativeBias(Position):
     """Adds a learned number for each head and distance to the scores of every self-attention, as in T5.
 
-    Half of the buckets hold one distance each, the others grow up to `max_distance`, and the last takes all beyond.
-    Layers that say the same read one table, `embed_relative`, of the stack.
+    Half of the buckets hold one distance each, the others grow up to `max_distance`, and the last takes everything
+    beyond. Layers with equal settings share one table of the stack, `embed_relative`.
     """
 
     acts = True
 
     kind: Literal["relative_bias"]
     buckets: Annotated[int, Field(ge=2)] = 32
-    """Rows of the table. Where a layer sees the future, half of them are for what is behind."""
+    """Rows of the table. If a layer sees both sides, half of them are for later positions."""
     max_distance: Count = 128
-    """Where the last bucket begins, about."""
+    """Approximately the distance at which the last bucket begins."""
 
     def check_attention(self, head_dim: int | None, allowed: masks.Mask) -> Findings:
         causal = masks.implies_causal(allowed)

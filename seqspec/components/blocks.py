@@ -1,4 +1,4 @@
-"""Blocks: sublayers in the order written, each with its norm and its residual; and the patterns that name them."""
+"""Blocks, which hold sublayers with their norms and residuals, and patterns, which name blocks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from seqspec.ops.elementwise import Add, Scale
 
 
 class Block(Entry):
-    """Sublayers, each with a norm as placed and a residual around it; the whole `repeat` times."""
+    """Sublayers in order, each with its norm and a residual around it; the whole `repeat` times."""
 
     has_blocks = True
 
     repeat: Count = 1
-    """How many such blocks follow each other."""
+    """How many such blocks follow one another."""
     block: list[Sublayer] = Field(min_length=1)
     """The sublayers, in the order they run."""
 
@@ -41,7 +41,7 @@ class Pattern(Entry):
     has_blocks = True
 
     repeat: Count = 1
-    """How often the pattern is run through."""
+    """How often the pattern repeats."""
     pattern: list[Word] = Field(min_length=1)
     """Names from the stack's `blocks`."""
 
@@ -69,7 +69,7 @@ class Pattern(Entry):
 
 
 def check_names(sublayers: Sequence[Sublayer]) -> Findings:
-    """Names must be given where a kind repeats, and be different, the norms' derived names included."""
+    """Names must be given where a kind repeats, and must be unique, the derived names of norms included."""
     every: list[tuple[Path, Sublayer]] = []
     for n, sublayer in enumerate(sublayers):
         every.append(((n,), sublayer))
@@ -100,7 +100,7 @@ def build_block(
     """x[B, T, D], context -> [B, T, D]. pre: x + f(norm(x)); post: norm(x + f(x)); sandwich: x + norm(f(norm(x)));
     none: x + f(x).
 
-    The x that is added is multiplied with `scale`; without a residual it is left out.
+    The residual x is multiplied by `scale`; a sublayer without a residual leaves it out.
     """
     b = g.child(name)
     x = Inlet(b).take(x, "x")

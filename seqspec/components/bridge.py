@@ -1,4 +1,4 @@
-"""How a recurrent layer starts: from zeros, a learned or a given state, or from the state of another stack."""
+"""Initial states of recurrent layers: zeros, learned, given by the caller, or taken from another stack."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Zeros(InitialState):
 
 
 class Learned(InitialState):
-    """The layer starts from parameters, the same for every row: `h0` [L·D, H], and `c0` beside an LSTM."""
+    """The layer starts from parameters, the same for every row: `h0` [L·D, H], and for an LSTM `c0`."""
 
     kind: Literal["learned"]
 
 
 class Given(InitialState):
-    """The layer starts from what the caller gives: `initial_state.N.h` [B, L·D, H] (and `.c`), zeros where left out."""
+    """The layer starts from inputs: `initial_state.N.h` [B, L·D, H] (and `.c`), zeros if they are left out."""
 
     kind: Literal["given"]
 
@@ -48,7 +48,7 @@ class Given(InitialState):
 class Bridge(InitialState):
     """Layer n starts from layer n of another stack: h0 = map(final state), or map(mean of its outputs).
 
-    LSTM to GRU takes h; GRU to LSTM starts c at zeros.
+    From an LSTM, a GRU takes h; from a GRU, an LSTM takes h and starts c at zeros.
     """
 
     kind: Literal["bridge"]
@@ -116,16 +116,16 @@ def start(
     *,
     alone: bool,
 ) -> tuple[Value, ...]:
-    """h (, c) [B, L·D, H] each, or [B, H] of a layer that stands `alone`; nothing for zeros.
+    """The initial h (and c), [B, L·D, H] each, or [B, H] for an `alone` layer that is run step by step; () for zeros.
 
-    `given` are the caller's, which may be None at run time.
+    `given` are inputs of the model, which may be None at run time.
     """
     if isinstance(initial, Bridge):
         layers = _bridged(b, inlet, initial, place, memories[initial.from_])
         return layers[0] if alone else tuple(_stack(b, part) for part in zip(*layers, strict=True))
     names = ("h0", "c0")[: len(place.own.widths)]
     if isinstance(initial, Learned):
-        from seqspec.ops.initial_state import LearnedState  # few layers start so
+        from seqspec.ops.initial_state import LearnedState  # not at the top: few layers need it
 
         rows, widths = place.own.rows, place.own.widths
         states = [b.add(LearnedState(n, rows, w), x) for n, w in zip(names, widths, strict=True)]
@@ -167,12 +167,12 @@ def _bridged(b: Builder, inlet: Inlet, bridge: Bridge, place: Place, memory: Mem
 
 
 def _parts(place: Place, source: Source) -> int:
-    """How many of h and c are read: c goes from LSTM to LSTM alone."""
+    """How many of h and c are read: c only goes from LSTM to LSTM."""
     return 2 if place.own.cell and all(entry.cell for entry in source.entries) else 1
 
 
 def _start(b: Builder, bridge: Bridge, place: Place, source: Source, layer: int, part: int) -> Value:
-    """The start of one layer of the entry; `part` 0 is h, 1 is c."""
+    """The initial state of one layer of the entry; `part` 0 is h, 1 is c."""
     from seqspec.ops.state import SelectState
 
     if source.mean is not None:

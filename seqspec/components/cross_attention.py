@@ -1,4 +1,4 @@
-"""Attention of a stack over another."""
+"""Attention of one stack over another."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from seqspec.ops.cache import Hold
 
 
 class CrossAttention(Heads):
-    """x[B, T, D], memory[B, S, M] -> [B, T, D]: attention over another stack. No mask but its padding, no positions."""
+    """x[B, T, D], memory[B, S, M] -> [B, T, D]: attention over another stack, masked by its padding; no positions."""
 
     kind: Literal["cross_attention"]
     from_: Word = Field(alias="from")
-    """The stack it reads."""
+    """The stack that it attends to."""
 
     @property
     def attends(self) -> str:

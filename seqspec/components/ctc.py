@@ -1,4 +1,4 @@
-"""The head that transcribes: logits of every frame, of which blanks and repeats are left out."""
+"""The CTC head: logits for every frame, which decode to text once repeats and blanks are removed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from seqspec.ops.linear import Linear
 
 
 class Ctc(Head):
-    """x[B, T, D] -> logits[B, T, V]; text is what is left of the likeliest ids without repeats and blanks."""
+    """x[B, T, D] -> logits[B, T, V]. The likeliest ids, with repeats merged and blanks removed, are the text."""
 
     kind: Literal["ctc"]
     vocab_size: VocabularySize
-    """How many logits, the blank's included."""
+    """The number of logits, that of the blank included."""
     blank_id: TokenId = 0
-    """The id that stands for nothing."""
+    """The id of the blank."""
     bias: bool = True
     """Whether the linear map has a bias."""
 

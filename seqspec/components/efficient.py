@@ -1,4 +1,4 @@
-"""Attention that costs n and not n²: with a feature map for the softmax, or over keys summed into a few."""
+"""Attention in linear time: with a feature map in place of the softmax, or over projected keys and values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqspec.ops.time_projection import TimeProjection
 class LinearAttention(Projected):
     """y_i = φ(q_i) Σ φ(k_j) v_jᵀ / φ(q_i)·Σ φ(k_j), φ = elu + 1, over the stack's own positions j, up to i if causal.
 
-    Its state does not grow: Σ φ(k) vᵀ and Σ φ(k). Rotary and other positions of attention do not act here.
+    Its state, Σ φ(k) vᵀ and Σ φ(k), does not grow. Rotary positions and attention biases do not act here.
     """
 
     kind: Literal["linear_attention"]
@@ -48,18 +48,18 @@ class LinearAttention(Projected):
 
 
 class LowRankAttention(Heads):
-    """softmax(q (E k)ᵀ / sqrt(d)) (F v): keys and values of all positions summed into `projected_length`: Linformer.
+    """softmax(q (E k)ᵀ / sqrt(d)) (F v): keys and values projected to `projected_length` positions, as in Linformer.
 
-    It sees everything, so it is not for a causal stack. E and F have a column for each position up to `max_length`.
+    It sees every position, so it is not for a causal stack. E and F have a column per position, up to `max_length`.
     """
 
     reads_positions = True
 
     kind: Literal["low_rank_attention"]
     projected_length: ProjectedLength
-    """How many keys and values are left."""
+    """The number of keys and values after the projection."""
     max_length: Count
-    """How many positions there are; one past it is an error."""
+    """The number of positions; a position beyond is an error."""
 
     @property
     def looks_ahead(self) -> bool:

@@ -1,10 +1,10 @@
-"""Families of kinds: what may stand at one place of a spec, told apart by `kind`, or by a key of its own.
+"""Families of kinds: the classes that one place of a spec takes, chosen by `kind` or by a key of their own.
 
     class Norm(Family):
         kinds = {"layernorm": "norms:LayerNorm", "rmsnorm": "norms:RMSNorm"}
 
-A field takes the family, `norm: Norm | None`, and gets one of its classes. What the others ask of a kind are the
-methods and class variables of its family, so that nobody asks which kind it is.
+A field is annotated with the family, `norm: Norm | None`, and holds an instance of one of its classes. Other code uses
+the methods and class variables of the family, so that it never asks which kind it has.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from seqspec.components.base import Component
 
 
 class Family(Component):
-    """What all kinds of a place share. A class is imported when a spec names it.
+    """The base class of the kinds of one place. A class is imported when a spec names it.
 
-    pydantic's own tagged unions make every class that a spec might name and build its schema; this makes those that it
-    does name, so that a check costs what its spec uses and not what the language has.
+    pydantic's tagged unions would import every class of the language and build its schema. With a family, a check
+    pays only for the classes that its spec uses.
     """
 
     kinds: ClassVar[Mapping[str, str]] = {}
-    """`module:Class` of seqspec.components by `kind`; a bare string stands for `{kind: string}`."""
+    """`module:Class` of seqspec.components, by `kind`. A bare string stands for `{kind: string}`."""
     keys: ClassVar[Mapping[str, str]] = {}
-    """The same by the key that a class without a `kind` is told by, which it alone requires."""
+    """`module:Class` of the classes without a `kind`, by the required key that chooses each."""
 
     if TYPE_CHECKING:
 
         @property
         def kind(self) -> str:
-            """Its word, of those that have one."""
+            """The value of `kind`."""
 
     @classmethod
     def members(cls) -> Iterator[type[Component]]:
-        """The classes of a family, in the order they are listed; of a class that is none, nothing."""
+        """The classes of a family, in the order listed; none for a class that is not a family."""
         if _is_family(cls):
             yield from map(_imported, (*cls.kinds.values(), *cls.keys.values()))
 
@@ -70,7 +70,7 @@ class Family(Component):
 
 
 def _is_family(cls: type[Family]) -> bool:
-    """Whether a class lists kinds, and is none of them."""
+    """Whether a class is a family itself, rather than one of its kinds."""
     return "kinds" in vars(cls)
 
 

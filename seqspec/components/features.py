@@ -1,4 +1,4 @@
-"""Vectors, as they come or through a linear map."""
+"""Feature input: vectors as they are, or through a linear map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Features(Input):
-    """Vectors [B, T, size] -> [B, T, D], through a linear map `input_proj` where a `d_model` is written."""
+    """Vectors [B, T, size] -> [B, T, D], through a linear map `input_proj` if a `d_model` is given."""
 
     port = "features"
     dtype = "float"
@@ -27,9 +27,9 @@ class Features(Input):
     size: Width
     """Channels of a vector."""
     d_model: Width | None = None
-    """Width after the map; without it, and without one on the stack, features enter raw."""
+    """Width after the map, the stack's by default. Without either, features enter the stack as they are."""
     norm: Norm | None = None
-    """A norm behind the map and the positions, called `embed_norm`."""
+    """A norm after the map and the positions, called `embed_norm`."""
 
     def stack_width(self, owner: Tokens | None) -> int | None:
         return self.d_model
@@ -44,6 +44,6 @@ class Features(Input):
         return (*batch_time, self.size)
 
     def vectors(self, b: Builder, data: Value, around: Around) -> Value:
-        """x[B, T, size] -> [B, T, D], zeros at padding first, so that a NaN there reaches nothing."""
+        """x[B, T, size] -> [B, T, D]. Padding is set to zero first, so that a NaN there cannot spread."""
         x = b.add(ZeroPadding(), data, around.mask)
         return x if self.d_model is None else b.add(Linear(self.size, self.d_model), x, name="input_proj")

@@ -17,7 +17,7 @@ Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "sigm
 
 
 class FeedForward(Single):
-    """x[B, T, D] -> down(activation(up(x))), or down(activation(gate(x)) · up(x)) where gated."""
+    """x[B, T, D] -> down(activation(up(x))), or if gated down(activation(gate(x)) · up(x))."""
 
     kind: Literal["ffn"]
     name: Name | None = None
@@ -25,20 +25,20 @@ class FeedForward(Single):
     d_ff: Width
     """The inner width."""
     activation: Activation = "gelu"
-    """`gelu` is the exact one (erf); `gelu_tanh` GPT-2's approximation; `relu2` is max(x, 0)², as in Primer.
+    """`gelu` is exact (erf), `gelu_tanh` is GPT-2's approximation, `relu2` is max(x, 0)² as in Primer.
 
     With `gated`, `silu` is SwiGLU, `gelu` GEGLU, `relu` ReGLU, `sigmoid` the first GLU, and `none` the bilinear form.
     """
     gated: bool = False
     """Whether a second projection multiplies the activated one."""
     bias: bool | None = None
-    """Whether its linears have a bias; the stack's by default."""
+    """Whether its linear maps have a bias; the stack's by default."""
     dropout: Rate | None = None
     """Dropout on the inner activations; the stack's `dropout.inner` by default."""
     init_scale: Positive | None = None
-    """What its maps start multiplied with; the stack's by default."""
+    """Factor on the initial weights of its maps; the stack's by default."""
     residual: Residual = "add"
-    """`none`: the output goes on alone, without what came in."""
+    """`none`: no residual, the output replaces the input."""
 
     def resolved(self, said: Inheritance) -> FeedForward:
         return self.model_copy(

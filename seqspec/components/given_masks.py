@@ -1,4 +1,4 @@
-"""Masks that are told at run time: a prefix, documents, or any mask at all."""
+"""Masks given at run time: a prefix, documents, or any mask."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from seqspec.ops import masks as ops
 
 
 class Prefix(Mask):
-    """Every position sees the first `prefix_length` ones, a number given for each row at run time; 0 where it is not.
+    """Every position sees the first `prefix_length` positions, a number per row given at run time, 0 by default.
 
-    With `any: [causal, prefix]` what is given is read in both directions, and what is written in one.
+    `any: [causal, prefix]` makes a prefix language model: attention within the prefix is bidirectional.
     """
 
     kind: Literal["prefix"]
@@ -22,9 +22,9 @@ class Prefix(Mask):
 
 
 class Documents(Mask):
-    """A position sees its own document: those with its number in `document_ids`, given at run time.
+    """A position sees its own document: the positions with its number in `document_ids`, given at run time.
 
-    A document is a run of equal numbers. Positions start anew in each.
+    A document is a run of equal numbers. Positions restart at 0 in each.
     """
 
     kind: Literal["documents"]

@@ -15,9 +15,9 @@ class GRU(Recurrent):
 
     kind: Literal["gru"]
     reset: Literal["before", "after"] = "after"
-    """The reset gate acts on h before the recurrent matrix (Cho et al. 2014), or behind it (cuDNN, torch)."""
+    """The reset gate acts on h before the recurrent matrix (Cho et al. 2014), or after it (cuDNN, torch)."""
     update: Literal["keep", "write"] = "keep"
-    """What z means: `keep` h' = (1 - z) n + z h (torch), `write` h' = (1 - z) h + z n (Bahdanau et al. 2015)."""
+    """What z does: `keep` h' = (1 - z) n + z h (torch), `write` h' = (1 - z) h + z n (Bahdanau et al. 2015)."""
 
     def op(self, width: int, stateful: bool) -> Op:
         return Gru(

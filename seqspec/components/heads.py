@@ -1,4 +1,4 @@
-"""Heads: what is read off the last stack."""
+"""Heads: the output layers on the last stack."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Pooling = Literal["none", "first", "last", "mean", "max", "final_state"]
 
 @dataclass
 class Reading:
-    """What heads read: outputs, padding, the last layer's final h, and the token table they may be tied to."""
+    """What heads read: the stack's outputs, padding, the last layer's final h, and the token table to tie to."""
 
     x: Value
     mask: Value | None = None
-    final: tuple[Value, SelectState] | None = None  # the last layer's h, and the op that picks what is read of it
+    final: tuple[Value, SelectState] | None = None  # the last layer's h, and the op that selects from it
     table: Value | None = None
-    stateful: bool = False  # whether the stack is run in chunks, so that `last` must remember
-    pooled: dict[str, Value] = field(default_factory=dict)  # what some head has reduced already
+    stateful: bool = False  # whether the stack may run in chunks, so that `last` must remember
+    pooled: dict[str, Value] = field(default_factory=dict)  # what another head has pooled already, by the kind of pool
 
 
 class Readable(NamedTuple):
-    """The same before there are values: what the checks need."""
+    """What the checks of heads need to know of the stack."""
 
     stack: str
     width: int
@@ -43,7 +43,7 @@ class Readable(NamedTuple):
 
 
 class Head(Family):
-    """What is read off the last stack."""
+    """An output layer on the last stack."""
 
     kinds: ClassVar = {
         "lm": "language_model:LanguageModel",
@@ -55,37 +55,38 @@ class Head(Family):
     }
 
     def check(self, stack: Readable) -> Findings:
+        """What is wrong with it on this stack."""
         yield from ()
 
     def resolved(self, vocab_size: int | None, norm: Norm | None) -> Self:
-        """Every default filled in: `vocab_size` and `norm` are the stack's."""
+        """Every default filled in; `vocab_size` and `norm` are those of the stack."""
         return self
 
     @property
     def pooled(self) -> Pooling:
-        """How time is reduced."""
+        """How it pools over time."""
         return "none"
 
     @property
     def labels_positions(self) -> bool:
-        """Whether there is a label for every position, so that the loss asks which are real."""
+        """Whether there is a label for every position, so that the loss needs to know which are real."""
         return False
 
     @abstractmethod
     def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
-        """What it puts out. `name` is that of its parameters."""
+        """Its output. `name` is the name of its parameters."""
 
     def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value | None:
-        """What `labels` make of the output; None for a head that learns nothing by itself.
+        """The loss of its output with the input `labels`; None for a head without a loss.
 
-        `shift`: the stack reads no future, so that its next token can be asked of it. `prefix` goes before `labels` and
-        `loss` where there are several heads.
+        `shift`: the stack is causal, so the labels can be its own next tokens. With several heads, `prefix` goes before
+        the names `labels` and `loss`.
         """
         return None
 
 
 def check_table(tied: bool, vocab_size: int | None, stack: Readable) -> Findings:
-    """What a head over a vocabulary asks of the stack's token table."""
+    """Whether a head over a vocabulary fits the stack's token table."""
     if tied and stack.tokens is None:
         yield Finding("SEQ212", ("tied",), "a tied head needs a stack that reads tokens", "write `tied: false`")
     elif tied and stack.table_width != stack.width:
@@ -99,6 +100,6 @@ def check_table(tied: bool, vocab_size: int | None, stack: Readable) -> Findings
 
 
 def check_encoder(kind: str, stack: Readable) -> Findings:
-    """What a head asks that reads the whole input at once."""
+    """Whether the stack is an encoder, for a head that needs the whole input at once."""
     if stack.stack != "encoder":
         yield Finding("SEQ227", ("kind",), f"`{kind}` reads an encoder, and here it would read the {stack.stack}")

@@ -1,4 +1,4 @@
-"""Images, as a row of patches."""
+"""Image input: a sequence of patches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqspec.ops.frames import ClassToken
 class Image(Input):
     """Pixels [B, channels, size, size] -> vectors [B, N, D]: a linear map of each patch, row by row, as in ViT.
 
-    N = (size / patch)², one more with a class token. Nothing of an image is padding.
+    N = (size / patch)², and one more with a class token. Images have no padding.
     """
 
     port = "pixel_values"
@@ -27,15 +27,15 @@ class Image(Input):
 
     kind: Literal["image"]
     size: ImageSide
-    """Pixels of a side."""
+    """Side of the image in pixels."""
     patch: Count
-    """Pixels of a patch's side, which divide the image's."""
+    """Side of a patch in pixels; it must divide `size`."""
     channels: Count = 3
-    """Numbers of a pixel."""
+    """Numbers per pixel."""
     class_token: bool = False
-    """Whether a learned vector stands before the patches, for `pool: first` to read."""
+    """Whether a learned vector precedes the patches, for `pool: first` to read."""
     norm: Norm | None = None
-    """A norm behind the map and the positions, called `embed_norm`."""
+    """A norm after the map and the positions, called `embed_norm`."""
 
     @property
     def count(self) -> int:

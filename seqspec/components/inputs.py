@@ -1,4 +1,4 @@
-"""Inputs: what a stack reads, and what makes vectors of it."""
+"""Inputs: what a stack reads, and how it becomes vectors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from seqspec.components.tokens import Tokens
 
 Declare = Callable[..., Value]
-"""(name, shape, optional=True) -> a public input of the stack, int64."""
+"""(name, shape, optional=True) -> a new int64 input of the model."""
 
 
 class Tables(NamedTuple):
-    """Token tables that another stack owns, handed in as arguments."""
+    """Token tables that another stack owns."""
 
     tokens: Value
     types: Value | None
@@ -36,18 +36,18 @@ class Owner(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What is around an input when its vectors are made."""
+    """What an input can use when its vectors are built."""
 
     mask: Value | None
     width: int  # the stack's
     declare: Declare
     inlet: Inlet
-    owner: Tokens | None  # whose tables are read, where another stack has them
+    owner: Tokens | None  # the input of another stack whose tables are shared
     tables: Tables | None
 
 
 class Input(Family):
-    """What a stack reads: a public input, which becomes a vector for every position."""
+    """What a stack reads: an input of the model, which becomes a vector for every position."""
 
     kinds: ClassVar = {
         "tokens": "tokens:Tokens",
@@ -59,27 +59,27 @@ class Input(Family):
     """The name of the public input."""
     dtype: ClassVar[DType]
     at_once: ClassVar[bool] = False
-    """Whether it is read at once, the future included."""
+    """Whether it is read as a whole, so that no stack over it is causal."""
 
     if TYPE_CHECKING:
         norm: Norm | None
 
     @property
     def padding_id(self) -> int | None:
-        """The id that is padding wherever no mask is given."""
+        """The id that counts as padding if no mask is given."""
         return None
 
     @property
     def count(self) -> int | None:
-        """How many vectors it is, where that is always the same."""
+        """The number of vectors, if it is fixed."""
         return None
 
     def stack_width(self, owner: Tokens | None) -> int | None:
-        """The residual width of a stack that does not say its own."""
+        """The width of a stack that does not set its own."""
         return None
 
     def entering(self, d_model: int | None) -> int | None:
-        """Channels that enter the first layer of a stack of that width."""
+        """Channels that enter the first layer, in a stack of width `d_model`."""
         return d_model
 
     def resolved(self, d_model: int | None, owner: Tokens | None) -> Self:
@@ -87,22 +87,22 @@ class Input(Family):
         return self
 
     def check(self, d_model: int | None, owner: Owner | None) -> Findings:
-        """What is wrong with it in a stack of that width."""
+        """What is wrong with it, in a stack of width `d_model`."""
         yield from ()
 
     @abstractmethod
     def shape(self, batch_time: Shape) -> Shape:
-        """The public input's, for a batch and a time."""
+        """The shape of the model's input, for a batch size and a length."""
 
     def signal(
         self, b: Builder, data: Value, width: int, padding: Callable[[Value], Value]
     ) -> tuple[Value, Value | None]:
-        """What time is counted on, and its mask: the input itself, or the vectors that it becomes.
+        """The sequence whose axis 1 the layers see as time, and its mask: the input itself, or vectors made of it.
 
-        `padding` makes the mask of [B, T] or [B, T, I], from the mask that is given.
+        `padding` makes the mask of [B, T] or [B, T, I], from the mask that the caller gives.
         """
         return data, padding(data)
 
     @abstractmethod
     def vectors(self, b: Builder, data: Value, around: Around) -> Value:
-        """What `signal` gave -> [B, T, D]. Positions and the norm come behind."""
+        """The first result of `signal` -> [B, T, D]. Positions and the norm are added after this."""

@@ -1,4 +1,4 @@
-"""Masks made of masks."""
+"""Combinations of masks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqspec.ops import masks as ops
 
 
 class AllOf(Mask):
-    """A pair may attend where every part allows it."""
+    """Allows what all of its parts allow."""
 
     all: list[Mask] = Field(min_length=1)
 
@@ -23,7 +23,7 @@ class AllOf(Mask):
 
 
 class AnyOf(Mask):
-    """A pair may attend where some part allows it."""
+    """Allows what at least one of its parts allows."""
 
     any: list[Mask] = Field(min_length=1)
 

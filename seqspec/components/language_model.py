@@ -1,4 +1,4 @@
-"""The head that writes: logits of the next token."""
+"""The language-model head: logits of the next token."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class LanguageModel(Head):
     bias: bool = False
     """Whether there is a learned bias per token; not with `tied`."""
     vocab_size: VocabularySize | None = None
-    """How many logits; the stack's vocabulary by default."""
+    """The number of logits; the stack's vocabulary by default."""
     scale: Positive | None = None
-    """What logits are multiplied with, 1 by default: T5's tied head has 1 / sqrt(d_model), Cohere's a constant."""
+    """Factor on the logits, 1 by default: 1 / sqrt(d_model) in T5's tied head, a constant in Cohere's."""
     softcap: Positive | None = None
-    """c makes a logit c tanh(logit / c), as in Gemma 2; no cap by default."""
+    """A cap c turns a logit into c tanh(logit / c), as in Gemma 2; no cap by default."""
 
     def check(self, stack: Readable) -> Findings:
         yield from check_table(self.tied, self.vocab_size, stack)

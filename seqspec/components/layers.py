@@ -1,4 +1,4 @@
-"""Layers: the entries of a stack's `layers`, and the flat list that they stand for."""
+"""The entries of a stack's `layers`, and the flat list of layers that they expand to."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ if TYPE_CHECKING:
     from seqspec.components.recurrent import Recurrent
 
 Blocks = Mapping[str, Sequence[Sublayer]]
-"""The blocks of a stack that patterns name."""
+"""A stack's named blocks, for patterns to use."""
 
 
 class Layer(NamedTuple):
-    """One layer of the flat list: a block under its name, or a bare layer."""
+    """One layer of the flat list: a block, or a bare layer."""
 
     path: Path
-    inside: Path  # where its parts stand
+    inside: Path  # the path of its parts
     block: tuple[Sublayer, ...] = ()
     name: str = "block"
     bare: BareLayer | None = None
 
     @property
     def recurrent(self) -> Recurrent | None:
+        """Its bare layer, if that is recurrent."""
         return self.bare.recurrent if self.bare else None
 
     @property
     def sublayers(self) -> list[Single]:
-        """Its sublayers, those that run in parallel one by one."""
+        """Its sublayers, with those inside a `parallel` listed one by one."""
         return [inner for sublayer in self.block for _, inner in sublayer.opened()]
 
     def parts(self) -> Iterator[tuple[Path, Part]]:
-        """All that it is made of, at their paths."""
+        """All its parts, with their paths."""
         if self.bare:
             yield self.inside, self.bare
         for n, sublayer in enumerate(self.block):
             yield from (((*self.inside, n, *path), inner) for path, inner in sublayer.opened())
 
     def weights(self, index: int) -> list[str]:
-        """What the attention weights that it puts out are called: its flat index, and names where there are several."""
+        """The names of its attention weights: its flat index, followed by the sublayer's name if there are several."""
         names = [s.called for s in self.sublayers if s.gives_weights]
         return [str(index)] if len(names) == 1 else [f"{index}.{name}" for name in names]
 
 
 def named_block(name: str, blocks: Blocks) -> Layer:
-    """The layer that one of the stack's `blocks` is."""
+    """The layer for one of the stack's `blocks`."""
     path = ("blocks", name)
     return Layer(path, path, tuple(blocks[name]), name)
 
 
 class Entry(Family):
-    """An entry of `layers`: so many layers, all of that `repeat` times."""
+    """An entry of `layers`: one or more layers, repeated `repeat` times."""
 
     kinds: ClassVar = {
         "lstm": "lstm:LSTM",
@@ -71,28 +72,28 @@ class Entry(Family):
     }
     keys: ClassVar = {"block": "blocks:Block", "pattern": "blocks:Pattern"}
     has_blocks: ClassVar[bool] = False
-    """Whether it is made of sublayers."""
+    """Whether its layers are blocks of sublayers."""
 
     if TYPE_CHECKING:
         repeat: int
 
     @property
     def count(self) -> int:
-        """How many layers it stands for, repeats aside."""
+        """How many layers it expands to, not counting repeats."""
         return 1
 
     @property
     def named(self) -> Sequence[str]:
-        """The blocks that it names."""
+        """The names of the blocks that it uses."""
         return ()
 
     def check_named(self, blocks: Blocks) -> Findings:
-        """Whether there are those blocks."""
+        """Whether the blocks that it names exist."""
         yield from ()
 
     @abstractmethod
     def opened(self, path: Path, blocks: Blocks) -> Iterator[Layer]:
-        """Its layers, once; those of unknown blocks left out."""
+        """Its layers, without repeats; unknown blocks are left out."""
 
     @abstractmethod
     def resolved(self, said: Inheritance) -> Self:
@@ -100,18 +101,18 @@ class Entry(Family):
 
 
 class Beside(NamedTuple):
-    """What a bare layer is handed beside x."""
+    """What a bare layer gets besides x."""
 
     mask: Value | None
     memories: Mapping[str, Memory]  # other stacks
     place: Place
-    given: Sequence[Value]  # what the caller starts it from, as its `given` says, each of which may be None at run time
+    given: Sequence[Value]  # inputs for its initial state, as its `given` asks; each may be None at run time
     stateful: bool
-    finals: bool  # whether somebody reads its final states
+    finals: bool  # whether its final states are read
 
 
 class Outputs(NamedTuple):
-    """What a built layer gives: y[B, T, O]; where they are wanted h[B, L·D, O] (and c); an `attend`'s weights."""
+    """The results of a layer: y[B, T, O]; if they are read, the final h[B, L·D, O] (and c); the weights of `attend`."""
 
     y: Value
     finals: tuple[Value, ...] = ()
@@ -122,21 +123,21 @@ class BareLayer(Part, Entry):
     """A layer without norm and residual, which may change the width."""
 
     width_key: ClassVar[str]
-    """The field that says what it puts out."""
+    """The field that sets its output width."""
 
     @property
     def recurrent(self) -> Recurrent | None:
-        """Itself, where it has a state that others may read."""
+        """Itself, if it has a state that others may read."""
         return None
 
     @property
     def layers(self) -> Layers:
-        """Its states as a bridge sees them."""
+        """Its states, as a bridge sees them."""
         return Layers(0, 1, ())
 
     @property
     def given(self) -> dict[str, tuple[int, int]]:
-        """What the caller may give it to start from, [L·D, H] each."""
+        """The shapes, without the batch, of the initial states that the caller may give: [L·D, H] each."""
         return {}
 
     def opened(self, path: Path, blocks: Blocks) -> Iterator[Layer]:
@@ -144,14 +145,14 @@ class BareLayer(Part, Entry):
 
     @abstractmethod
     def width(self, memory: int | None) -> int:
-        """Channels it puts out; `memory` are those of the stack that it attends to."""
+        """Output channels; `memory` is the width of the stack that it attends to."""
 
     def check(self) -> Findings:
-        """What is wrong with it, resolved."""
+        """What is wrong with it, once resolved."""
         yield from ()
 
     def check_reads(self, place: Place, sources: Mapping[str, Source]) -> Findings:
-        """Whether what it reads of other stacks fits; of those that are not there something else is said."""
+        """Whether what it reads of other stacks fits. Missing stacks are reported elsewhere."""
         yield from ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A linear map as a layer of its own: Elman's y = g(W h + b) behind a recurrent layer, or from one width to another."""
+"""A linear map as a layer: Elman's y = g(W h + b) after a recurrent layer, or a change of width."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class LinearLayer(BareLayer):
     name: Name | None = None
     """Names its parameters; its kind by default."""
     repeat: Count = 1
-    """How many such layers follow each other."""
+    """How many such layers follow one another."""
     size: Width
-    """Channels it puts out."""
+    """Output channels."""
     activation: Activation = "none"
-    """What W x + b passes through."""
+    """Applied to W x + b."""
     bias: bool | None = None
-    """Whether there is a b; the stack's `bias` by default."""
+    """Whether there is a bias b; the stack's `bias` by default."""
 
     def resolved(self, said: Inheritance) -> LinearLayer:
         return self.model_copy(update={"name": self.called, "bias": said.bias if self.bias is None else self.bias})

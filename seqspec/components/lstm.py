@@ -12,15 +12,15 @@ from seqspec.ops.lstm import Lstm
 
 
 class LSTM(Recurrent):
-    """i, f, o = sigmoid(…), g = tanh(…); c' = f c + i g; h' = o tanh(c'). Gate rows i, f, g, o, as torch's."""
+    """i, f, o = sigmoid(…), g = tanh(…); c' = f c + i g; h' = o tanh(c'). Gate rows i, f, g, o, as in torch."""
 
     kind: Literal["lstm"]
     forget_bias: float | None = None
-    """What the forget gate's bias starts at, counted over both bias vectors; torch's random one by default."""
+    """Initial value of the forget gate's bias, summed over both bias vectors; random as in torch by default."""
     peepholes: bool = False
     """Whether the gates see the cell: i and f add p ⊙ c, o adds p ⊙ c' (Gers et al. 2002)."""
     projection_size: Width | None = None
-    """Channels of h, which is then R (o tanh(c')): torch's proj_size. hidden_size, without R, by default."""
+    """Channels of h = R (o tanh(c')), torch's proj_size. By default there is no R, and h has hidden_size channels."""
 
     @property
     def widths(self) -> tuple[int, ...]:

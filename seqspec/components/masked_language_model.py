@@ -1,4 +1,4 @@
-"""The head that fills in: logits of what stands under a mask."""
+"""The masked-language-model head: logits of masked tokens."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from seqspec.ops.loss import CrossEntropy
 
 
 class MaskedLanguageModel(Head):
-    """norm(activation(W x + b)), then logits[B, T, V] over the vocabulary: what stands under a mask, as in BERT."""
+    """norm(activation(W x + b)), then logits[B, T, V] over the vocabulary, for masked tokens as in BERT."""
 
     kind: Literal["masked_lm"]
     tied: bool = False
-    """Whether the token table is the output matrix; it is BERT's."""
+    """Whether the token table is the output matrix, as in BERT."""
     bias: bool = True
-    """Whether there is a learned bias per token, with `tied` too."""
+    """Whether there is a learned bias per token, also with `tied`."""
     activation: Activation = "gelu"
-    """What W x + b passes through."""
+    """Applied to W x + b."""
     norm: Norm | None = None
-    """The norm behind it; the stack's by default."""
+    """The norm after the activation; the stack's by default."""
     vocab_size: VocabularySize | None = None
-    """How many logits; the stack's vocabulary by default."""
+    """The number of logits; the stack's vocabulary by default."""
 
     def check(self, stack: Readable) -> Findings:
         yield from check_table(self.tied, self.vocab_size, stack)

@@ -1,4 +1,4 @@
-"""Masks: who may attend to whom. Padding is never written; it follows from the input."""
+"""Masks: which positions may attend to which. Padding is not part of a mask; it follows from the input."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seqspec.ops import masks as ops
 Distance = Annotated[int, Field(ge=0)]
 TAKEN = frozenset({"input_ids", "attention_mask", "position_ids", "token_type_ids", "document_ids", "prefix_length"})
 TAKEN |= {"features", "input_features", "pixel_values", "labels", "state"}
-"""Names of inputs that a given mask cannot have."""
+"""Names that a given mask cannot have, because other inputs have them."""
 
 
 class Mask(Family):
-    """Who may attend to whom."""
+    """Which positions may attend to which."""
 
     kinds: ClassVar = {
         "causal": "masks:Causal",
@@ -35,14 +35,15 @@ class Mask(Family):
 
     @abstractmethod
     def to_op(self) -> ops.Mask:
-        """The mask as ops take it."""
+        """The mask as data for ops."""
 
-    @cached_property  # asked often, and a mask is never copied with changes
+    @cached_property  # read often, and a mask is never copied with changes
     def allowed(self) -> ops.Mask:
-        """The same in normal form."""
+        """The mask as data for ops, in normal form."""
         return ops.normalise(self.to_op())
 
     def check(self) -> Findings:
+        """What is wrong with it."""
         yield from ()
 
 

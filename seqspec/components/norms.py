@@ -1,4 +1,4 @@
-"""Norms: over the last axis, computed in float32 at least."""
+"""Norms over the last axis, computed in at least float32."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Norm(Family):
 
     @abstractmethod
     def op(self, width: int) -> Op:
-        """The norm of vectors of that many channels."""
+        """The norm op for vectors of `width` channels."""
 
 
 class LayerNorm(Norm):
@@ -43,7 +43,7 @@ class RMSNorm(Norm):
     eps: Positive = 1e-6
     """Added to the mean square. LLaMA 2 and 3 use 1e-5."""
     offset: float = 0.0
-    """Added to the weight, in float32, which starts at 1 − offset. Gemma's is 1."""
+    """Added to the weight in float32; the weight starts at 1 − offset. Gemma's offset is 1."""
 
     def op(self, width: int) -> Op:
         return OffsetRMSNorm(width, self.eps, self.offset) if self.offset else RMSNormOp(width, self.eps)

@@ -1,4 +1,4 @@
-"""Sublayers that run beside each other."""
+"""Sublayers that run in parallel."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from seqspec.ops.elementwise import Add
 
 
 class Parallel(Sublayer):
-    """Σ f_i(x) of sublayers that read one input, behind one norm and under one residual: GPT-J, PaLM."""
+    """Σ f_i(x) of sublayers that read the same input, with one norm and one residual, as in GPT-J and PaLM."""
 
     kind: Literal["parallel"]
     name: Name | None = None
-    """Names its norm and what stands before its parameters' names; its kind by default."""
+    """The name of its norm and the prefix of its parameters; its kind by default."""
     block: list[Single] = Field(min_length=2)
     """The sublayers whose outputs are added."""
     residual: Residual = "add"
-    """`none`: the sum goes on alone, without what came in."""
+    """`none`: no residual, the sum replaces the input."""
 
     def opened(self) -> Iterator[tuple[Path, Single]]:
         yield from (((("block", n), sublayer)) for n, sublayer in enumerate(self.block))

@@ -1,4 +1,4 @@
-"""Parts: what layers are made of, and what they tell of themselves to the stack around them."""
+"""The parts of layers, and what the stack around them can ask of each."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class Part(Family):
 
     @property
     def called(self) -> str:
-        """What its parameters are named by: its kind by default."""
+        """The name of its parameters: its kind by default."""
         return self.name or self.kind
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a position reads what comes behind it."""
+        """Whether a position can see later ones."""
         return False
 
     @property
     def attends(self) -> str | None:
-        """The stack that it attends to."""
+        """The stack that it attends to, if any."""
         return None
 
     @property
     def averages(self) -> str | None:
-        """The stack whose mean output it starts from."""
+        """The stack whose mean output it starts from, if any."""
         return None
 
     def reads(self) -> Iterator[tuple[Path, str]]:
-        """The stacks that it reads, and where it says so."""
+        """The stacks that it reads, each with the path of the field that names it."""
         yield from ()
 
     def check_causal(self, stack: str) -> Findings:
-        """What reads the future in a stack that must not."""
+        """Findings about what sees later positions, in a causal stack."""
         yield from ()

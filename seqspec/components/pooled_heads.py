@@ -1,4 +1,4 @@
-"""Heads that may reduce time to one vector: classes, numbers, and the vector itself."""
+"""Heads that may pool the sequence to one vector: classification, regression and embedding."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seqspec.ops.pool import Pool
 
 
 class PooledHead(Head):
-    """A head that may reduce time first."""
+    """A head that may pool over time first."""
 
     pool: Pooling
-    """`first`, `last`, `mean`, `max` over real tokens; `final_state` the last layer's h (backward: at the first)."""
+    """`first`, `last`, `mean` or `max` over real tokens, `final_state` for the last recurrent layer's h, or `none`."""
 
     @property
     def pooled(self) -> Pooling:
         return self.pool
 
     def _padding(self, reading: Reading) -> Value | None:
-        """The mask, where there is an output for every position."""
+        """The mask, if there is an output for every position."""
         return reading.mask if self.pool == "none" else None
 
     def check(self, stack: Readable) -> Findings:
@@ -34,7 +34,7 @@ class PooledHead(Head):
             yield Finding("SEQ216", ("pool",), text, "choose `last` or `mean`")
 
     def reduce(self, g: Builder, reading: Reading) -> Value:
-        """[B, T, D] -> [B, D], or as it is for `none`."""
+        """[B, T, D] -> [B, D], or unchanged for `none`. Heads with the same pool share the result."""
         if self.pool == "none":
             return reading.x
         if self.pool not in reading.pooled:
@@ -55,7 +55,7 @@ class Classifier(PooledHead):
 
     kind: Literal["classifier"]
     classes: Count
-    """How many logits."""
+    """The number of logits."""
     bias: bool = True
     """Whether the linear map has a bias."""
 
@@ -77,7 +77,7 @@ class Regression(PooledHead):
 
     kind: Literal["regression"]
     size: Count
-    """How many numbers."""
+    """The number of outputs."""
     bias: bool = True
     """Whether the linear map has a bias."""
 
@@ -99,7 +99,7 @@ class Embedding(PooledHead):
 
     kind: Literal["embedding"]
     normalize: bool = False
-    """Whether each vector is divided by its length, so that a dot product is a cosine."""
+    """Whether each vector is divided by its length, so that dot products are cosines."""
 
     def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
         x = self.reduce(g, reading)

@@ -1,4 +1,4 @@
-"""Positions: how a stack tells where a token stands. They count real tokens, so left padding changes nothing."""
+"""Position encodings. Positions count real tokens, so padding changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqspec.ops.base import Op
 
 
 class Position(Family):
-    """How positions are told: added to the embedding, or acting in every self-attention."""
+    """How positions are encoded: added to the embedding, or acting in every self-attention."""
 
     kinds: ClassVar = {
         "none": "positions:NoPosition",
@@ -25,33 +25,33 @@ class Position(Family):
         "relative_bias": "biases:RelativeBias",
     }
     acts: ClassVar[bool] = False
-    """Whether self-attention asks for it."""
+    """Whether it acts in self-attention."""
     turns: ClassVar[bool] = False
-    """Whether it turns queries and keys."""
+    """Whether it rotates queries and keys."""
 
     def check_attention(self, head_dim: int | None, allowed: masks.Mask) -> Findings:
-        """Whether it fits a self-attention under that mask."""
+        """Whether it fits a self-attention with this mask."""
         yield from ()
 
     def check_count(self, count: int) -> Findings:
-        """Whether it fits an input that is always `count` vectors."""
+        """Whether it fits an input of a fixed number of vectors."""
         yield from ()
 
     def tables(self, head_dim: int) -> Op | None:
-        """What makes the tables that queries and keys are turned by."""
+        """The op that makes its cosines and sines, if it rotates."""
         return None
 
     def rotation(self, head_dim: int) -> Op | None:
-        """What turns them."""
+        """The op that rotates queries and keys, if it rotates."""
         return None
 
     def bias(self, heads: int, causal: bool) -> Op | None:
-        """What makes the numbers that are added to scores."""
+        """The op that makes its bias of scores, if it has one."""
         return None
 
     @property
     def switch(self) -> int | None:
-        """The length beyond which running in steps differs from running at once, where there is one."""
+        """The length beyond which running in steps differs from running at once, if there is one."""
         return None
 
 
@@ -68,13 +68,13 @@ class AddedPosition(Position):
 
 
 class NoPosition(Position):
-    """Nothing says where a token stands, but for the mask."""
+    """No position encoding; only the mask can reveal positions."""
 
     kind: Literal["none"]
 
 
 class Sinusoidal(AddedPosition):
-    """Sines and cosines of falling frequency, added once to the embedding. No parameters, any length."""
+    """Sines and cosines of decreasing frequency, added once to the embedding. No parameters, any length."""
 
     kind: Literal["sinusoidal"]
     layout: Literal["interleaved", "half_split"] = "interleaved"
@@ -93,7 +93,7 @@ class Learned(AddedPosition):
 
     kind: Literal["learned"]
     max_length: Count
-    """How many positions there are."""
+    """The number of rows."""
 
     def check_count(self, count: int) -> Findings:
         if count != self.max_length:

@@ -1,4 +1,4 @@
-"""What attentions share: heads, the maps that lead into and out of them, and the softmax between."""
+"""What attention sublayers share: heads, projections into and out of them, and the softmax between."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from seqspec.ops.shape import MergeHeads, SplitHeads
 
 
 class Biases(Component):
-    """Which of the four projections have a bias; what is not written is the stack's."""
+    """Which of the four projections have a bias; the stack's `bias` by default."""
 
     query: bool | None = None
     key: bool | None = None
@@ -36,11 +36,12 @@ class Biases(Component):
     output: bool | None = None
 
     def resolved(self, bias: bool) -> Biases:
+        """Every default filled in."""
         return Biases.model_construct(None, **{k: bias if v is None else v for k, v in self})
 
 
 class Projected(Single):
-    """What all attentions share: heads, and the maps that lead into and out of them.
+    """What all attention sublayers share: heads, and the projections into and out of them.
 
     Query head h reads key/value head h // (heads / kv_heads).
     """
@@ -48,22 +49,22 @@ class Projected(Single):
     name: Name | None = None
     """Names its parameters; its kind by default."""
     heads: HeadCount
-    """Query heads."""
+    """The number of query heads."""
     kv_heads: HeadCount | None = None
-    """Key/value heads, shared by groups of query heads: 1 is multi-query. `heads` by default."""
+    """The number of key/value heads, each shared by a group of query heads: 1 is multi-query. `heads` by default."""
     head_dim: HeadWidth | None = None
-    """Channels of a query and a key in a head; d_model / heads by default. heads · head_dim need not be d_model."""
+    """Channels of queries and keys per head; d_model / heads by default. heads · head_dim need not be d_model."""
     value_dim: HeadWidth | None = None
-    """Channels of a value in a head, head_dim by default; the output map leads from heads · value_dim to d_model."""
+    """Channels of values per head, head_dim by default; the output map goes from heads · value_dim to d_model."""
     bias: bool | Biases | None = None
     """Whether the projections have a bias, for all four or one by one; the stack's by default."""
     init_scale: Positive | None = None
-    """What the values' and the output's maps start multiplied with; the stack's by default."""
+    """Factor on the initial weights of the value and output maps; the stack's by default."""
     residual: Residual = "add"
-    """`none`: the output goes on alone, without what came in."""
+    """`none`: no residual, the output replaces the input."""
 
     def filled(self, said: Inheritance) -> dict[str, Any]:
-        """These fields with their defaults."""
+        """The values of these fields, with every default filled in."""
         own, bias, width = self.bias, said.bias, said.d_model
         if not isinstance(own, Biases):
             own = Biases.model_construct().resolved(bias if own is None else own)
@@ -114,16 +115,16 @@ class Projected(Single):
 
 
 class Heads(Projected):
-    """What attentions with a softmax share. Scores are divided by sqrt(head_dim) without a `scale`."""
+    """What attention sublayers with a softmax share."""
 
     scale: Positive | None = None
-    """What scores are multiplied with; 1/sqrt(head_dim) by default."""
+    """Factor on the scores; 1/sqrt(head_dim) by default."""
     softcap: Positive | None = None
-    """c · tanh(score / c), before biases and the mask, as in Gemma 2."""
+    """A cap c turns a score into c · tanh(score / c), before biases and the mask, as in Gemma 2; no cap by default."""
     dropout: Rate | None = None
     """Dropout on the attention weights; the stack's `dropout.attention` by default."""
     return_weights: bool = False
-    """Whether the model puts out the weights too, before dropout: `attentions.N` [B, H, T, S]."""
+    """Whether the weights before dropout are an output of the model too: `attentions.N` [B, H, T, S]."""
 
     def filled(self, said: Inheritance) -> dict[str, Any]:
         dropout = said.rates.attention if self.dropout is None else self.dropout
@@ -136,12 +137,12 @@ class Heads(Projected):
     def _attend(
         self, b: Builder, qkv: tuple[Value, Value, Value], mask: Value | None, allowed: masks.Mask, *bias: Value
     ) -> tuple[Value, ...]:
-        """[B, H, T, e], and the weights where they are wanted."""
+        """y[B, H, T, e], and the weights if they are an output."""
         op = Attention(allowed, self.scale, float(self.dropout or 0), self.softcap, self.return_weights)
         return b.add_many(op, *qkv, mask, *bias, hint="y weights" if self.return_weights else "")
 
     def _call(self, g: Builder, b: Builder, outputs: Sequence[Value], x: Value, *arguments: Value) -> Made:
-        """The finished region called: y, or y and the weights."""
+        """A call of the finished region: y, or y and the weights."""
         hint = "y weights" if self.return_weights else "y"
         made = g.call_many(b.done(*outputs), str(self.name), x, *arguments, hint=hint)
         return made if len(made) == 2 else made[0]

@@ -1,4 +1,4 @@
-"""Recurrent layers: stacked, bidirectional, ragged, and with attention inside the step."""
+"""What recurrent layers share: stacking, directions, initial states, and attention inside the step."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ Biases = Literal["none", "single", "double"]
 
 
 class Recurrent(BareLayer):
-    """What LSTM, GRU and RNN share. Weights under torch's names; outputs at padding are zeros."""
+    """What LSTM, GRU and RNN share. Weights have torch's names; outputs at padding are zeros."""
 
     width_key = "hidden_size"
 
     name: Name | None = None
     """Names its parameters; its kind by default."""
     repeat: Count = 1
-    """How many such layers follow each other."""
+    """How many such layers follow one another."""
     hidden_size: Width
-    """Channels of h, in each direction."""
+    """Channels of h in each direction."""
     num_layers: Count = 1
-    """Layers of one stack, as in torch."""
+    """Stacked layers, as torch's num_layers."""
     bidirectional: bool = False
-    """Whether a second pass runs from the end, starting at the last real token."""
+    """Whether a second pass runs backwards, from the last real token."""
     merge: Literal["concat", "sum"] | None = None
-    """How the two directions' outputs become one: `concat` (torch's, forward first) by default."""
+    """How the outputs of two directions are joined: `concat` by default, forward first as in torch."""
     dropout: Rate | None = None
-    """Between its layers; never behind the last, never inherited."""
+    """Dropout between its `num_layers`; not after the last, and not inherited from the stack."""
     bias: Biases = "double"
-    """No bias, one per gate, or torch's two."""
+    """No bias, one per gate, or two as in torch."""
     initial_state: InitialState | None = None
     """Where h (and c) start: `zeros`, `learned`, `given`, or a `bridge` from another stack."""
     attend: Attend | None = None
-    """Attention over another stack inside every step."""
+    """Attention over another stack in every step."""
 
     def resolved(self, said: Inheritance) -> Self:
         merge = (self.merge or "concat") if self.bidirectional else self.merge
@@ -84,11 +84,12 @@ class Recurrent(BareLayer):
 
     @property
     def bridge(self) -> Bridge | None:
+        """Its initial state, if that is a bridge."""
         return self.initial_state if isinstance(self.initial_state, Bridge) else None
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Channels of h, and of c where there is one."""
+        """Channels of h, and of c if there is one."""
         return (self.hidden_size,)
 
     @property
@@ -136,7 +137,7 @@ class Recurrent(BareLayer):
 
     @abstractmethod
     def cell(self, width: int) -> Op:
-        """One step, for a loop."""
+        """One step of it, for a loop."""
 
     def build(self, g: Builder, scope: str, x: Value, beside: Beside) -> Outputs:
         b = g.child(camel(self.called) + "Layer")
@@ -145,7 +146,7 @@ class Recurrent(BareLayer):
         alone, memories = self.attend is not None, beside.memories
         begin = start(b, inlet, inner, self.initial_state, beside.place, memories, beside.given, alone=alone)
         if self.attend:
-            from seqspec.components.stepwise import attending  # few layers attend
+            from seqspec.components.stepwise import attending  # not at the top: few layers need it
 
             made = attending(self, self.attend, b, inlet, inner, inner_mask, begin, beside)
         else:

@@ -1,4 +1,4 @@
-"""What the layers of a stack are told about positions and pairs of them, each thing made once for all layers.
+"""Positions, masks and biases that the layers of a stack share, each built once.
 
 Ops are imported where they are used, so that checking a model without them does not pay for them.
 """
@@ -20,7 +20,7 @@ from seqspec.ops.shape import Squeeze
 
 
 class Relations:
-    """Written on demand into a stack's region; `data` is what the stack reads, [B, T] or [B, T, I]."""
+    """Builds them on demand in a stack's region. `data` is what the stack reads, [B, T] or [B, T, I]."""
 
     def __init__(
         self,
@@ -38,23 +38,23 @@ class Relations:
     # ---- positions -----------------------------------------------------------------------------------------------
 
     def positions(self) -> Value:
-        """[B, T] for tables: real tokens before each, in its document where there are documents."""
+        """The position of each token, [B, T]: the number of real tokens before it, in its document if there are any."""
         if self.documented:
             return self.b.add(Squeeze(-1), self.b.add(Squeeze(1), self.own_pairs[0]), hint="positions")
-        # of an image, which has no mask, every place is known
+        # an image has no mask, and its positions are always known
         position_ids = self.declare("position_ids", self.data.shape[:2]) if self.mask else None
         return self.b.add(Positions(self.looks_back), self.data, self.mask, position_ids, hint="positions")
 
     @cached_property
     def pairs(self) -> tuple[Value, Value]:
-        """Places on the row, of queries and of keys."""
+        """Positions in the row, of queries and of keys."""
         from seqspec.ops.places import Places
 
         return self._apart(self.b.add(Places(self.looks_back), self.data, self.mask), "query key")
 
     @cached_property
     def own_pairs(self) -> tuple[Value, Value]:
-        """Places in the documents, of queries and of keys."""
+        """Positions in their documents, of queries and of keys."""
         from seqspec.ops.places import DocumentPlaces
 
         places = self.b.add(DocumentPlaces(self.looks_back), self.data, self.documents, self.mask)
@@ -70,6 +70,7 @@ class Relations:
 
     @cached_property
     def documents(self) -> Value:
+        """The document of each token, [B, S]."""
         from seqspec.ops.places import DocumentIds
 
         given = self.declare("document_ids", self.data.shape[:2])
@@ -77,12 +78,14 @@ class Relations:
 
     @cached_property
     def prefix(self) -> Value:
+        """The length of the prefix of each row, [B]."""
         from seqspec.ops.places import PrefixLength
 
         given = self.declare("prefix_length", self.data.shape[:1])
         return self.b.add(PrefixLength(self.looks_back), self.data, given, hint="prefix")
 
     def given(self, name: str) -> Value:
+        """The mask that the input `name` gives, [B, T, S] bool."""
         if name not in self._given:
             from seqspec.ops.to_bool import ToBool
 
@@ -102,7 +105,7 @@ class Relations:
     # ---- what layers read ----------------------------------------------------------------------------------------
 
     def visible(self, mask: masks.Mask, hint: str) -> Value:
-        """[B, 1, T, S] of a mask that is more than a band."""
+        """A mask that is more than a band, [B, 1, T, S]."""
         from seqspec.ops.visible import Visible
 
         op = Visible(mask)
@@ -111,7 +114,7 @@ class Relations:
         return self.b.add(op, *self.pairs, self.mask, *data, *map(self.given, op.given), hint=hint)
 
     def shared(self, attentions: list[Single], x: Value, positions: Value | None) -> Shared:
-        """Everything that these layers ask for: the names by key, and the values by name."""
+        """What these layers ask for: the names by key, and the values by name."""
         names: dict[object, tuple[str, ...]] = {}
         values: dict[str, Value] = {}
         count: Counter[str] = Counter()

@@ -15,7 +15,7 @@ class RNN(Recurrent):
 
     kind: Literal["rnn"]
     activation: Literal["tanh", "relu", "sigmoid"] = "tanh"
-    """What h' passes through."""
+    """Applied to the sum."""
 
     def op(self, width: int, stateful: bool) -> Op:
         return Rnn(

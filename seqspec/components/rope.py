@@ -32,20 +32,20 @@ class Scaling(Family):
 
     @property
     def switch(self) -> int | None:
-        """The length from which on frequencies depend on how long the row is, where there is one."""
+        """The length beyond which frequencies depend on the length of the row, if there is one."""
         return None
 
     @abstractmethod
     def to_op(self) -> ops.Scaling:
-        """The scaling as ops take it."""
+        """The scaling as data for ops."""
 
     def check(self, width: int, theta: float) -> Findings:
-        """Whether it fits `width` channels that are turned."""
+        """Whether it fits `width` rotated channels."""
         yield from ()
 
 
 class Rope(Position):
-    """Rotary positions: turns pairs of query and key channels by position · theta^(-2i/d), in every self-attention."""
+    """Rotary positions: rotates pairs of query and key channels by position · theta^(-2i/d) in every self-attention."""
 
     acts = True
     turns = True
@@ -54,9 +54,9 @@ class Rope(Position):
     theta: Positive = 10000.0
     """The base of the frequencies."""
     layout: Literal["half_split", "interleaved"] = "half_split"
-    """Which channels are a pair: (i, i + d/2) as in LLaMA's Hugging Face weights, or (2i, 2i + 1) as in GPT-J."""
+    """Which channels form a pair: (i, i + d/2) as in LLaMA's Hugging Face weights, or (2i, 2i + 1) as in GPT-J."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The part of each head's channels that is turned."""
+    """The fraction of each head's channels that is rotated."""
     scaling: Scaling | None = None
     """How frequencies change for longer contexts."""
 
@@ -65,7 +65,7 @@ class Rope(Position):
         return self.scaling.switch if self.scaling else None
 
     def width(self, head_dim: int) -> int:
-        """The channels of a head that are turned."""
+        """How many channels of a head are rotated."""
         return int(head_dim * self.fraction)
 
     def check_attention(self, head_dim: int | None, allowed: masks.Mask) -> Findings:

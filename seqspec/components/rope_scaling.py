@@ -1,4 +1,4 @@
-"""How the frequencies of rotary positions change for texts longer than those of training."""
+"""Scalings of rotary frequencies for texts longer than those of training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LinearScaling(Scaling):
 
 
 class Llama3Scaling(Scaling):
-    """Keeps high frequencies, divides low ones by `factor`, blends between: LLaMA 3.1 and later."""
+    """Keeps high frequencies, divides low ones by `factor` and blends in between, as in LLaMA 3.1 and later."""
 
     kind: Literal["llama3"]
     factor: Positive
@@ -49,9 +49,10 @@ class Llama3Scaling(Scaling):
 
 
 class DynamicScaling(Scaling):
-    """Lets theta grow with the row once it is longer than `original_max_length`: dynamic NTK.
+    """Increases theta with the length of the row beyond `original_max_length`: dynamic NTK.
 
-    A past keeps the angles it was turned by, so that running in steps differs from running at once beyond that length.
+    Cached keys keep the angles that they were rotated by, so beyond that length running in steps differs from running
+    at once.
     """
 
     kind: Literal["dynamic"]
@@ -69,7 +70,7 @@ class DynamicScaling(Scaling):
 
 
 class YarnScaling(Scaling):
-    """Keeps high frequencies, divides low ones by `factor`, blends between by the number of the pair: YaRN."""
+    """Keeps high frequencies, divides low ones by `factor` and blends in between by the index of the pair: YaRN."""
 
     kind: Literal["yarn"]
     factor: Positive
@@ -77,13 +78,13 @@ class YarnScaling(Scaling):
     original_max_length: Count
     """The context length of training."""
     beta_fast: Positive = 32.0
-    """Pairs of more turns than this in the original length are kept."""
+    """Pairs that make more turns than this in the original length are kept."""
     beta_slow: Positive = 1.0
-    """Pairs of fewer turns than this in the original length are divided."""
+    """Pairs that make fewer turns than this in the original length are divided."""
     attention_factor: Positive | None = None
-    """What cosines and sines are multiplied with; 0.1 ln(factor) + 1 by default, and 1 for a factor up to 1."""
+    """Factor on cosines and sines; 0.1 ln(factor) + 1 by default, and 1 for a `factor` up to 1."""
     truncate: bool = True
-    """Whether the pairs between which it blends are rounded outwards to whole numbers."""
+    """Whether the bounds of the blend are rounded outwards to whole pairs."""
 
     def to_op(self) -> ops.Scaling:
         attention = self.attention_factor or (0.1 * log(self.factor) + 1 if self.factor > 1 else 1.0)
@@ -99,22 +100,23 @@ class YarnScaling(Scaling):
 
 
 class LongRopeScaling(Scaling):
-    """Divides each pair by a factor of its own, a short or a long one as the row is, up to the original length or over.
+    """Divides each pair's frequency by its own factor: the short one up to the original length, the long one beyond.
 
-    A past keeps the angles it was turned by, so that running in steps differs from running at once beyond that length.
+    Cached keys keep the angles that they were rotated by, so beyond that length running in steps differs from running
+    at once.
     """
 
     kind: Literal["longrope"]
     short_factor: Factors
-    """One factor a pair, for rows up to the original length."""
+    """One factor per pair, for rows up to the original length."""
     long_factor: Factors
-    """One factor a pair, for longer rows."""
+    """One factor per pair, for longer rows."""
     original_max_length: Count
     """The context length of training."""
     factor: Positive | None = None
-    """How many times longer the text may be; cosines and sines are multiplied with √(1 + ln factor / ln original)."""
+    """How many times longer the text may be; cosines and sines are multiplied by √(1 + ln factor / ln original)."""
     attention_factor: Positive | None = None
-    """What cosines and sines are multiplied with, in the place of `factor`; 1 without either."""
+    """Factor on cosines and sines, instead of `factor`; 1 without either."""
 
     @property
     def switch(self) -> int:

@@ -1,4 +1,4 @@
-"""What must hold of a resolved stack, a rule a function."""
+"""What must hold of a resolved stack, one function per rule."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from seqspec.components.states import Place
 from seqspec.components.tokens import Tokens
 
 MAX_LAYERS = 10_000
-"""Of one stack. Models that were trained have a few hundred."""
+"""The limit for one stack. Real models have a few hundred."""
 _OF_BLOCKS = ("norm_placement", "residual_scale", "init_scale")
 
 
 def check(stack: Stack, name: str, others: Mapping[str, Facts], owner: Stack | None) -> Findings:
-    """Every rule. `others` are the stacks complete before this one; `owner` the one whose tables are shared."""
+    """Applies every rule. `others` are the stacks built before this one; `owner` is the one whose tables it shares."""
     shared = Owner(owner.input, owner.d_model) if owner and isinstance(owner.input, Tokens) else None
     yield from (f.under("input") for f in stack.input.check(stack.d_model, shared))
     yield from keys_are_used(stack)
@@ -34,7 +34,7 @@ def check(stack: Stack, name: str, others: Mapping[str, Facts], owner: Stack | N
 
 
 def size_is_bounded(stack: Stack) -> Findings:
-    """Asked before anything counts the layers one by one."""
+    """The number of layers is limited. Checked before anything iterates over the layers."""
     counts = [(entry.repeat * entry.count, n) for n, entry in enumerate(stack.layers)]
     total, (most, where) = sum(count for count, _ in counts), max(counts)
     if total > MAX_LAYERS:
@@ -44,12 +44,12 @@ def size_is_bounded(stack: Stack) -> Findings:
 
 
 def outputs_are_read(stack: Stack) -> Findings:
-    """Asked where nobody reads the outputs: the stack ends with its last recurrent layer."""
+    """If only final states are read, nothing follows the last recurrent layer."""
     text = "nobody reads what this puts out: only final states are read"
     layers = list(stack.flat())
     last = max((n for n, layer in enumerate(layers) if layer.recurrent), default=None)
     if last is None:
-        return  # and the bridge says that there are none
+        return  # the bridge reports that
     if stack.final_norm:
         yield Finding("SEQ232", ("final_norm",), text)
     for path in dict.fromkeys(layer.path for layer in layers[last + 1 :]):
@@ -57,6 +57,7 @@ def outputs_are_read(stack: Stack) -> Findings:
 
 
 def keys_are_used(stack: Stack) -> Findings:
+    """Settings of blocks and of self-attention need a block or a self-attention."""
     if not stack.has_blocks:
         if stack.norm is not None and not stack.final_norm:
             yield Finding("SEQ232", ("norm",), "`norm` belongs to blocks, and the stack has none")
@@ -70,6 +71,7 @@ def keys_are_used(stack: Stack) -> Findings:
 
 
 def positions_fit(stack: Stack) -> Findings:
+    """A position that acts in self-attention needs one, and a table fits an input of fixed length."""
     position = stack.position
     if position and position.acts and not any(sublayer.takes(position) for sublayer in stack.sublayers()):
         text = f"`{position.kind}` acts in self-attention, and no layer here takes it"
@@ -79,6 +81,7 @@ def positions_fit(stack: Stack) -> Findings:
 
 
 def blocks_are_used(stack: Stack) -> Findings:
+    """A pattern uses every named block."""
     used = {name for entry in stack.layers for name in entry.named}
     for block in stack.blocks or {}:
         if block not in used:
@@ -86,11 +89,13 @@ def blocks_are_used(stack: Stack) -> Findings:
 
 
 def blocks_are_known(stack: Stack) -> Findings:
+    """Patterns name blocks that exist."""
     for n, entry in enumerate(stack.layers):
         yield from (f.under("layers", n) for f in entry.check_named(stack.blocks or {}))
 
 
 def layers_fit(stack: Stack) -> Findings:
+    """Every layer is valid by itself."""
     for layer in stack.distinct():
         yield from (f.under(*layer.inside) for f in check_names(layer.block))
         if layer.bare:
@@ -101,6 +106,7 @@ def layers_fit(stack: Stack) -> Findings:
 
 
 def widths_agree(stack: Stack, others: Mapping[str, Facts]) -> Findings:
+    """The width that reaches a block is the stack's d_model."""
     width, told = stack.entry_width, False
     given = next((key for key in ("d_model", "size") if getattr(stack.input, key, None)), None)
     at: Path = ("input", given) if given else ("input",)
@@ -119,6 +125,7 @@ def widths_agree(stack: Stack, others: Mapping[str, Facts]) -> Findings:
 
 
 def states_fit(stack: Stack, others: Mapping[str, Facts]) -> Findings:
+    """What bare layers read of other stacks fits them."""
     bare = [(layer.path, layer.bare) for layer in stack.flat() if layer.bare]
     total, first = sum(layer.layers.layers for _, layer in bare), 0
     for path, layer in bare:
@@ -128,6 +135,7 @@ def states_fit(stack: Stack, others: Mapping[str, Facts]) -> Findings:
 
 
 def others_are_there(stack: Stack, name: str, others: Mapping[str, Facts]) -> Findings:
+    """The stacks that it reads exist and are built before it."""
     for path, part in stack.parts():
         for inner, other in part.reads():
             if other == name:
@@ -139,6 +147,7 @@ def others_are_there(stack: Stack, name: str, others: Mapping[str, Facts]) -> Fi
 
 
 def nothing_looks_ahead(stack: Stack, name: str) -> Findings:
+    """No part of a causal stack sees later positions."""
     if stack.input.at_once:
         text = f"`{stack.input.kind}` is read at once, the future included, and the {name} is causal"
         yield Finding("SEQ222", ("input",), text, "write `causal: false` on the stack if that is meant")

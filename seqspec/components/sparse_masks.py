@@ -1,4 +1,4 @@
-"""Masks that leave pairs out by where they stand: windows, some positions that see all, and blocks."""
+"""Sparse masks: windows, global positions and block-sparse patterns."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from seqspec.ops import masks as ops
 
 
 class Window(Mask):
-    """A position sees its neighbours: |i - j| < size, itself counted; or so many `left` and `right` of it."""
+    """A position sees its neighbours: |i - j| < size, itself included; or `left` before and `right` after it."""
 
     kind: Literal["window"]
     size: Count | None = None
     """|i - j| < size: a causal window of 3 sees itself and the 2 before it."""
     left: Distance | None = None
-    """How many positions before it are seen; itself not counted."""
+    """How many positions before itself it sees; unbounded if only `right` is given."""
     right: Distance | None = None
-    """How many positions after it are seen; itself not counted."""
+    """How many positions after itself it sees; unbounded if only `left` is given."""
 
     def to_op(self) -> ops.Mask:
         if self.size is not None:
@@ -36,7 +36,7 @@ class Window(Mask):
 
 
 class Global(Mask):
-    """Some positions see all and are seen by all, as in Longformer."""
+    """Some positions see everything and are seen by everything, as in Longformer."""
 
     kind: Literal["global"]
     tokens: list[Distance] = Field(min_length=1)
@@ -47,23 +47,23 @@ class Global(Mask):
 
 
 class BlockSparse(Mask):
-    """Blocks see their neighbours, the first blocks, and some that are drawn for each, as in BigBird.
+    """Blocks see their neighbours, the first blocks and some random ones, as in BigBird.
 
-    Each block draws `random_blocks` of those before it, by its number and the `seed` alone, and the two see each other:
-    a text that grows keeps its mask.
+    Each block draws `random_blocks` of the blocks before it, and the two see each other. A draw depends only on the
+    block's number and the `seed`, so that the mask of a growing text never changes.
     """
 
     kind: Literal["block_sparse"]
     block_size: Count
     """Positions in a block, counting real tokens."""
     window_blocks: Count = 3
-    """Neighbouring blocks that are seen, itself counted: an odd number."""
+    """How many neighbouring blocks it sees, itself included: an odd number."""
     global_blocks: Distance = 1
-    """How many blocks at the start see all and are seen by all."""
+    """How many blocks at the start see everything and are seen by everything."""
     random_blocks: Distance = 3
     """How many blocks each one draws."""
     seed: Distance | None = None
-    """What is drawn; 0 by default."""
+    """The seed of the draws; 0 by default."""
 
     def to_op(self) -> ops.Mask:
         reach = self.window_blocks // 2

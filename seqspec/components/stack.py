@@ -21,32 +21,32 @@ from seqspec.components.tokens import Tokens
 
 
 class Facts(NamedTuple):
-    """What others may know of a resolved stack. `source` is what a bridge sees of it."""
+    """What other parts of a spec may know about a resolved stack. `source` is what a bridge sees of it."""
 
     width: int
     source: Source
-    causal: bool  # nothing in it reads the future, so that it can be run in chunks
+    causal: bool  # nothing in it sees later positions, so that it can run in chunks
     last_recurrent: bool
 
 
 class Stack(Inherited):
-    """Reads an input, runs its layers in order, and puts out a vector for every position."""
+    """Reads an input, runs its layers in order, and outputs a vector for every position."""
 
     input: Input
     """What it reads."""
     causal: bool | None = None
-    """Whether every layer must not see the future: true in a decoder by default, false in an encoder."""
+    """Whether no layer may see later positions: true in a decoder by default, false in an encoder."""
     mask: Mask | None = None
-    """Who may attend to whom, for layers that do not say; causal where the stack is, by default."""
+    """Which positions may attend to which, for layers without a mask; by default causal if the stack is, else none."""
     blocks: dict[Word, list[Sublayer]] | None = None
-    """Blocks that patterns name."""
+    """Named blocks, for patterns to use."""
     layers: list[Entry] = Field(min_length=1)
     """Layers, blocks and patterns, in the order they run."""
 
     # ---- resolution --------------------------------------------------------------------------------------------
 
     def resolved(self, defaults: Defaults, role: str, owner: Stack | None) -> Stack:
-        """Every default filled in. `owner` is the resolved stack whose tables `input.share` names."""
+        """Every default filled in. `owner` is the resolved stack whose tables `input.share` refers to."""
         merged = {k: v if (own := getattr(self, k)) is None else own for k, v in defaults}
         blocks = self.has_blocks
         causal = (role == "decoder") if self.causal is None else self.causal
@@ -75,7 +75,7 @@ class Stack(Inherited):
         return self.model_copy(update=update)._filled()
 
     def _filled(self) -> Stack:
-        """With every layer resolved."""
+        """The stack with every layer resolved."""
         assert self.position is not None
         assert self.mask is not None
         causal, bias = bool(self.causal), bool(self.bias)
@@ -87,21 +87,22 @@ class Stack(Inherited):
 
     @property
     def has_blocks(self) -> bool:
-        """Whether some layer is a block, so that there are norms and residuals."""
+        """Whether any layer is a block, so that there are norms and residuals."""
         return any(entry.has_blocks for entry in self.layers)
 
     @property
     def rates(self) -> DropoutRates:
+        """Its dropout, by place."""
         return DropoutRates.of(self.dropout)
 
     def flat(self) -> Iterator[Layer]:
-        """Every layer in order, repeats and patterns spelled out; patterns of unknown blocks left out."""
+        """Every layer in order, with repeats and patterns expanded; unknown blocks are left out."""
         for n, entry in enumerate(self.layers):
             for _ in range(entry.repeat):
                 yield from entry.opened(("layers", n), self.blocks or {})
 
     def distinct(self) -> Iterator[Layer]:
-        """Every layer as written, once, in the order of first use: the order of keys in `blocks` says nothing."""
+        """Every layer as written, once, in order of first use, so that the order of `blocks` does not matter."""
         blocks = self.blocks or {}
         found: dict[Path, Layer] = {}
         for n, entry in enumerate(self.layers):
@@ -112,17 +113,17 @@ class Stack(Inherited):
         yield from found.values()
 
     def parts(self) -> Iterator[tuple[Path, Part]]:
-        """All that its distinct layers are made of, at their paths."""
+        """All parts of its distinct layers, with their paths."""
         for layer in self.distinct():
             yield from layer.parts()
 
     def sublayers(self) -> Iterator[Single]:
-        """Every sublayer as written, those that run in parallel one by one."""
+        """Every sublayer as written, with those inside a `parallel` listed one by one."""
         for layer in self.distinct():
             yield from layer.sublayers
 
     def attentions(self) -> Iterator[Single]:
-        """The sublayers that stand under the stack's mask."""
+        """The sublayers that the stack's mask applies to."""
         yield from (sublayer for sublayer in self.sublayers() if sublayer.masked)
 
     def reads(self) -> set[str]:
@@ -134,11 +135,11 @@ class Stack(Inherited):
         return any(part.attends == name for _, part in self.parts())
 
     def averages(self, name: str) -> bool:
-        """Whether a layer starts from the mean of what another stack puts out."""
+        """Whether a layer starts from the mean output of another stack."""
         return any(part.averages == name for _, part in self.parts())
 
     def width(self, layer: Layer, entering: int | None, others: Mapping[str, Facts]) -> int | None:
-        """Channels behind one of its layers."""
+        """Output channels of one of its layers."""
         if layer.bare is None:
             return entering
         facts = others.get(layer.bare.attends or "")
@@ -150,7 +151,7 @@ class Stack(Inherited):
         return self.input.entering(self.d_model)
 
     def facts(self, others: Mapping[str, Facts]) -> Facts:
-        """Its output width and what a bridge, a head or a state asks about it."""
+        """What bridges, heads and states need to know about it."""
         width, entries, last = self.entry_width, [], False
         for layer in self.flat():
             width, last = self.width(layer, width, others), layer.recurrent is not None

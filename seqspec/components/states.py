@@ -9,7 +9,7 @@ from seqspec.graph.ir import Value
 
 
 class Layers(NamedTuple):
-    """One entry of recurrent layers, as a bridge sees it. `widths` are the channels of h and, beside it, of c."""
+    """One entry of recurrent layers, as a bridge sees it. `widths` are the channels of h and, for an LSTM, of c."""
 
     layers: int
     directions: int
@@ -17,12 +17,12 @@ class Layers(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many states there are: forward before backward, layer by layer."""
+        """The number of states: layer by layer, forward before backward."""
         return self.layers * self.directions
 
     @property
     def cell(self) -> bool:
-        """Whether there is a c beside h."""
+        """Whether there is a cell state c."""
         return len(self.widths) > 1
 
     def width(self, direction: str, part: int = 0) -> int:
@@ -31,7 +31,7 @@ class Layers(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the reading entry stands: its first layer is number `first` of the `total` in its stack."""
+    """The position of the reading entry: its first layer is number `first` of the `total` in its stack."""
 
     own: Layers
     first: int
@@ -47,12 +47,12 @@ class Source(NamedTuple):
     mean: Value | None = None
 
     def flat(self) -> list[tuple[int, int]]:
-        """(entry, layer within it) of every single layer, in order."""
+        """(entry, layer within it) for every single layer, in order."""
         return [(n, layer) for n, entry in enumerate(self.entries) for layer in range(entry.layers)]
 
 
 class Memory(NamedTuple):
-    """Another stack as a layer reads it: outputs [B, S, M], their padding, and the states a bridge may want."""
+    """Another stack as a layer reads it: outputs [B, S, M], their padding mask, and the states for a bridge."""
 
     x: Value
     mask: Value | None

@@ -1,4 +1,4 @@
-"""A recurrent layer that attends: a loop over time, in which the cell moves and looks at another stack."""
+"""A recurrent layer with attention: a loop over time in which the cell steps and attends to another stack."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def attending(
     begin: Sequence[Value],
     beside: Beside,
 ) -> Outputs:
-    """A loop over time; see `_step`."""
+    """Builds the loop over time; its body is `_step`."""
     memory, stateful = beside.memories[attend.from_], beside.stateful
     outer = inlet.take(memory.x, "memory"), inlet.take_optional(memory.mask, "memory_mask")
     looked = attend.look(b, *outer, layer.widths[0], stateful)
@@ -60,9 +60,9 @@ def _step(
     real: Value,
     looked: Looked,
 ) -> tuple[Value, ...]:
-    """The next state, what is put out, and the weights where they are wanted.
+    """One step: the next state, the output, and the weights if they are an output. Padding keeps the state.
 
-    A state stands still at padding. The h before the step asks, and then the cell moves; or the other way round.
+    With `query: previous`, attention comes before the cell's update, otherwise after it.
     """
     names = ("h", "c")[: len(layer.widths)]
     own = [state[name] for name in names]

@@ -1,4 +1,4 @@
-"""Sublayers: what blocks are made of."""
+"""Sublayers, of which blocks consist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqspec.ops import masks
 from seqspec.ops.base import Op
 
 Made = Value | tuple[Value, ...]
-"""What a sublayer gives: y[B, T, D], and attention weights behind it where they are wanted."""
+"""The result of a sublayer: y[B, T, D], followed by its attention weights if they are an output."""
 _SINGLE = {
     "attention": "attention:SelfAttention",
     "cross_attention": "cross_attention:CrossAttention",
@@ -36,47 +36,47 @@ class Sublayer(Part):
 
     @abstractmethod
     def opened(self) -> Iterator[tuple[Path, Single]]:
-        """The sublayers it is made of, at their paths; itself."""
+        """The sublayers inside it with their paths, or itself."""
 
     @abstractmethod
     def resolved(self, said: Inheritance) -> Self:
         """Every default filled in."""
 
     def check(self, width: int) -> Findings:
-        """What is wrong with it, resolved, in a stack of that width."""
+        """What is wrong with it, once resolved, in a stack of this width."""
         yield from ()
 
     @abstractmethod
     def build(self, g: Builder, x: Value, context: Context) -> Made:
-        """A call of one region."""
+        """Builds its region and calls it."""
 
 
 class Single(Sublayer):
-    """A sublayer that may stand in a `parallel`."""
+    """A sublayer that may be part of a `parallel`."""
 
     kinds: ClassVar = _SINGLE
     reads_positions: ClassVar[bool] = False
-    """Whether its region is handed the positions of tokens."""
+    """Whether its region takes the positions of tokens."""
     masked: ClassVar[bool] = False
-    """Whether it stands under the stack's mask."""
+    """Whether the stack's mask applies to it."""
 
     def opened(self) -> Iterator[tuple[Path, Single]]:
         yield (), self
 
     @property
     def gives_weights(self) -> bool:
-        """Whether it puts out attention weights too."""
+        """Whether its attention weights are an output of the model."""
         return False
 
-    # ---- what self-attentions share: a key of each thing, None for what they do not ask for ------------------------
+    # ---- keys of what self-attentions share; None for what a sublayer does not need --------------------------------
 
     @property
     def allowed(self) -> masks.Mask:
-        """The mask as the op takes it."""
+        """The mask as data for the op."""
         return masks.EVERYTHING
 
     def takes(self, position: Position) -> bool:
-        """Whether it tells positions in this way."""
+        """Whether it uses this kind of position."""
         return False
 
     @property
@@ -86,15 +86,15 @@ class Single(Sublayer):
 
     @property
     def mask_key(self) -> masks.Mask | None:
-        """A mask that is more than a band."""
+        """Its mask, if that is more than a band."""
         return None
 
     @property
     def bias_key(self) -> Op | None:
-        """The op that makes what is added to its scores."""
+        """The op that makes the bias of its scores."""
         return None
 
 
 def made_of(made: Made) -> tuple[Value, ...]:
-    """What a sublayer gives, and any attention weights behind it."""
+    """The result of a sublayer as a tuple."""
     return made if isinstance(made, tuple) else (made,)

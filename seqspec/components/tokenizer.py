@@ -1,4 +1,4 @@
-"""The file that makes ids of text, and text of ids. It is no part of the computation."""
+"""The tokenizer of a spec, which maps text to ids and back. It is not part of the computation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Tokenizer(Component):
     """A `tokenizer.json` of the tokenizers library; compiled folders hold a copy, for `generate --text`."""
 
     file: str
-    """The file: a relative path, inside the folder of the outermost spec."""
+    """A relative path inside the folder of the outermost spec."""
     eos: str | None = None
-    """The token that ends a text, where `generate` is not told another id."""
+    """The token that ends a text, unless `generate` gets another id."""
     start: str | None = None
-    """The token that a decoder behind an encoder begins with, where `generate` is not told another id."""
+    """The token that a decoder after an encoder starts with, unless `generate` gets another id."""

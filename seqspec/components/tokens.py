@@ -1,4 +1,4 @@
-"""Token ids, and the tables that make vectors of them."""
+"""Token input: ids, and the tables that turn them into vectors."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Tokens(Input):
 
     kind: Literal["tokens"]
     vocab_size: VocabularySize | None = None
-    """Rows of the table. Required, unless the table is shared."""
+    """Rows of the table. Required unless the table is shared."""
     d_model: Width | None = None
-    """Width of the table; the stack's by default. Where both are written and differ, a linear map joins them."""
+    """Width of the table; the stack's by default. If it differs from the stack's, a linear map follows."""
     pad_id: TokenId | None = None
-    """The id that is padding wherever no `attention_mask` is given."""
+    """The id that counts as padding if no `attention_mask` is given."""
     scale: Literal["none", "sqrt_d_model"] | None = None
-    """What the vectors are multiplied with: nothing by default; the original Transformer uses sqrt(d_model)."""
+    """Factor on the vectors: none by default; the original Transformer uses sqrt(d_model)."""
     token_types: Count | None = None
     """Rows of a second table, `embed_types`, read by `token_type_ids` and added: BERT's segments."""
     norm: Norm | None = None
-    """A norm behind the sum of all embeddings, called `embed_norm`, as in BERT."""
+    """A norm after the sum of all embeddings, called `embed_norm`, as in BERT."""
     share: str | None = None
-    """`encoder.input`: use that stack's tables under its names. Sizes come along, pad_id and scale unless written."""
+    """`encoder.input`: use the tables of that stack, with their sizes; pad_id and scale too unless given here."""
 
     @property
     def padding_id(self) -> int | None:
@@ -82,7 +82,7 @@ class Tokens(Input):
         if tables:
             x = b.add(Lookup(), data, tables.tokens)
         else:
-            x = b.add(Embedding(self.sizes, width), data, name="embed_tokens")
+            x = b.add(Embedding(self.rows, width), data, name="embed_tokens")
         if self.scale == "sqrt_d_model":
             x = b.add(Scale(sqrt(width)), x)
         if width != around.width:
@@ -95,16 +95,17 @@ class Tokens(Input):
         return b.add(Add(), x, b.add(table, types, name="embed_types"))
 
     @property
-    def sizes(self) -> int:
+    def rows(self) -> int:
+        """Rows of its own table."""
         return int(self.vocab_size or 0)
 
     def _types(self, b: Builder, ids: Value, around: Around) -> Value:
-        from seqspec.ops.optional import OrZeros  # few models have types
+        from seqspec.ops.optional import OrZeros  # not at the top: few models need it
 
         return b.add(OrZeros(), around.declare("token_type_ids", ids.shape), ids)
 
     def tables(self, stack: str, width: int, stack_width: int) -> Tables:
         """This input's own tables, for another stack that shares them."""
-        tokens = Param(f"{stack}.embed_tokens.weight", (self.sizes, width))
-        rows = self.token_types
-        return Tables(tokens, Param(f"{stack}.embed_types.weight", (rows, stack_width)) if rows else None)
+        tokens = Param(f"{stack}.embed_tokens.weight", (self.rows, width))
+        types = self.token_types
+        return Tables(tokens, Param(f"{stack}.embed_types.weight", (types, stack_width)) if types else None)

@@ -27,9 +27,11 @@ def report(
     source_time: int | None = None,
     dtype: str = "float32",
 ) -> Summary:
-    """Parameters, FLOPs and bytes of a spec for one call; `source_time` is the length the encoder reads.
+    """Parameters, FLOPs (2 per multiply-add) and bytes of a spec, for a call of `time` tokens after `past` cached ones.
 
-    `time` is 128 by default, or as much as a learned table of positions has room for.
+    `time` is 128 by default, or less if a learned position table is shorter; `source_time` is the number of tokens or
+    frames that an encoder reads, `time` by default. `dtype` is that of weights and states. RuntimeFault (SEQ506) where
+    the call is longer than a position table.
     """
     arguments.whole(batch, "batch", least=1)
     arguments.whole(past, "past")

@@ -1,1 +1,1 @@
-"""The root of a spec: the typed model, its defaults resolved, its checks, and how a document becomes one."""
+"""The root of a spec: the typed Model with its defaults and checks, and what explains, prints and documents it."""

@@ -1,4 +1,4 @@
-"""What differs between two specs, path by path."""
+"""The differences between two specs, path by path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ABSENT = object()
 
 
 class Change(NamedTuple):
-    """A value that one side has and the other has not, or has otherwise."""
+    """A value that was added, removed or changed."""
 
     path: Path
     before: Any
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 def changes(before: Any, after: Any, path: Path = ()) -> Iterator[Change]:
-    """The smallest parts that differ; mappings of another kind are one part."""
+    """The smallest parts that differ. Mappings whose `kind` differs count as one part."""
     if isinstance(before, dict) and isinstance(after, dict) and before.get("kind") == after.get("kind"):
         for key in [*before, *(key for key in after if key not in before)]:
             yield from changes(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))

@@ -1,4 +1,4 @@
-"""The texts under the fields of components. They are for readers of the source, and for the schema, which asks here."""
+"""Reads the docstrings of components and of their fields from the source, for the schema and the reference page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seqspec.spec.fields import Kind
 
 
 def of_class(cls: Kind) -> str:
-    """What a kind is."""
+    """The docstring of a kind."""
     return inspect.cleandoc(cls.__doc__ or "")
 
 
 def of_field(cls: Kind, name: str) -> str:
-    """What a field means: the text under it, in its class or in one that this derives from."""
+    """The text under a field, in its class or the nearest base class that has one."""
     for owner in cls.__mro__:
         found = _of_module(owner.__module__).get(owner.__name__, {}).get(name)
         if found is not None:
@@ -27,7 +27,7 @@ def of_field(cls: Kind, name: str) -> str:
 
 @cache
 def _of_module(name: str) -> dict[str, dict[str, str]]:
-    """Class -> field -> text, read from the source."""
+    """The texts of a module's classes: class -> field -> text."""
     module = sys.modules[name]
     try:
         tree = ast.parse(inspect.getsource(module))

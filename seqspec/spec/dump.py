@@ -1,6 +1,6 @@
-"""A model as YAML: as it is written, or with every default filled in.
+"""Prints a model as YAML: as written, or with every default filled in.
 
-What comes out loads to the same model, and resolved it is a fixed point: dumping that gives the same bytes.
+The result loads to the same model. A resolved spec is a fixed point: dumping it again gives the same bytes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from seqspec.components.base import Component
 from seqspec.document.dump import to_yaml
 from seqspec.spec.model import Model
 
-# Where a reader looks first; other fields keep the order of their class.
+# Keys printed first and last; other fields keep the order of their class.
 _FIRST = ("kind", "repeat", "name", "input")
 _LAST = ("blocks", "layers", "block", "pattern")
 
 
 def written(model: Model) -> str:
-    """What the spec says, after `extends` and `--set`."""
+    """The spec as written, after `extends` and `--set`."""
     return to_yaml(plain(model, given=True))
 
 
@@ -27,7 +27,7 @@ def resolved(model: Model) -> str:
 
 
 def plain(model: Model, *, given: bool = False) -> dict[str, Any]:
-    """Mappings, lists and values; only the fields that were `given`, or all that say something."""
+    """The model as dicts, lists and values: only the fields that were `given`, or all that are not None."""
     data = _plain(model, given)
     assert isinstance(data, dict)
     return {key: data[key] for key in ("seqspec", "name", *data)}

@@ -1,4 +1,4 @@
-"""What may stand at a path of a spec, read off the pydantic classes. Used to explain mistakes, never to validate."""
+"""What a spec may hold at a path, read off the pydantic classes. Used to explain mistakes, never to validate."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ def leaves(annotation: Any) -> list[Any]:
 
 
 def components(alternatives: Sequence[Any]) -> list[Kind]:
-    """Those alternatives that are mappings with fields of their own."""
+    """Those alternatives that are components: mappings with fields of their own."""
     return [leaf for leaf in alternatives if isinstance(leaf, type) and issubclass(leaf, Component)]
 
 
 def kind_of(cls: Kind) -> str | None:
-    """The word under `kind` that chooses a class."""
+    """The value of `kind` that chooses a class, if it has one."""
     field = cls.model_fields.get("kind")
     return str(get_args(field.annotation)[0]) if field else None
 
 
 def kinds(alternatives: Sequence[Any]) -> dict[str, Kind]:
-    """The classes that `kind` chooses among."""
+    """The classes that `kind` chooses from, by its value."""
     return {kind: cls for cls in components(alternatives) if (kind := kind_of(cls))}
 
 
 def keys_instead(alternatives: Sequence[Any]) -> dict[str, Kind]:
-    """The classes that a key of their own chooses in the place of `kind`: `block`, `pattern`, `all`, `any`."""
+    """The classes without a `kind`, by the required key that chooses them: `block`, `pattern`, `all`, `any`."""
     without = [cls for cls in components(alternatives) if not kind_of(cls)]
     return {key: cls for cls in without for key, field in fields(cls).items() if field.is_required()}
 
 
 def fields(cls: Kind) -> dict[str, Any]:
     """A class's fields under the names that a spec uses."""
-    if not cls.__pydantic_fields_complete__:  # it holds a class that was not yet there when it was made
+    if not cls.__pydantic_fields_complete__:  # it refers to a class that was defined later
         cls.model_rebuild()
     return {field.alias or name: field for name, field in cls.model_fields.items()}
 
 
 def words(alternatives: Sequence[Any]) -> list[str]:
-    """The words a field takes, where it takes a fixed list of them."""
+    """The words that a field takes, if it takes a fixed list of them."""
     return [str(w) for leaf in alternatives if get_origin(leaf) is Literal for w in get_args(leaf)]
 
 
 def choose(alternatives: Sequence[Any], value: Any) -> Kind | None:
-    """The class that a value means, if that is clear."""
+    """The class that a value is meant for, if that is clear."""
     known = kinds(alternatives)
     if isinstance(value, str):
         return known.get(value)
@@ -76,7 +76,7 @@ def choose(alternatives: Sequence[Any], value: Any) -> Kind | None:
 
 
 def alternatives_at(root: Kind, data: Any, path: Sequence[str | int]) -> list[Any]:
-    """What may stand at a path, as far as the values on the way there say it; nothing where they do not."""
+    """The types that a path may hold, as far as the values on the way there decide; an empty list if they do not."""
     here, value = [root], data
     for part in path:
         here = list(_inside(here, value, part))

@@ -1,4 +1,4 @@
-"""pydantic's complaints in the words of the language, each at the key or value that is wrong."""
+"""Turns pydantic's errors into diagnostics, each at the key or value that is wrong."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from seqspec.spec.fields import alternatives_at, components
 
 Path = tuple[str | int, ...]
 
-# what a plain alternative is called in a `loc`, where a field takes a number or a mapping
+# what pydantic calls a plain alternative in a `loc`, for a field that takes a plain value or a mapping
 _PLAIN = frozenset({"bool", "int", "float", "str", "constrained-int", "constrained-float", "constrained-str"})
 _NOT_A_MAPPING = frozenset({"model_type", "model_attributes_type"})
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One complaint. `path` exists in the document; `rest` is what follows it: a missing field, or an alternative."""
+    """One pydantic error. `path` exists in the document; `rest` follows: a missing field, or an alternative's name."""
 
     type: str
     path: Path
     rest: Path
     value: Any
     context: Mapping[str, Any]
-    alternatives: Sequence[Any]  # what may stand at `path`
+    alternatives: Sequence[Any]  # the types that `path` may hold
 
     @property
     def plain(self) -> bool:
-        """Whether it is about the plain alternative of a field that also takes a mapping."""
+        """Whether it concerns the plain alternative of a field that also takes a mapping."""
         return len(self.rest) == 1 and self.rest[0] in _PLAIN
 
     @property
     def where(self) -> str:
-        """The field, as a sentence names it."""
+        """The field's name for a message."""
         return quoted(self.path[-1]) if self.path and isinstance(self.path[-1], str) else "this item"
 
 
 def explain(root: type[Component], document: Document, errors: Iterable[Mapping[str, Any]]) -> Iterator[Diagnostic]:
-    """The diagnostics that `errors`, a ValidationError's, stand for."""
+    """The diagnostics for the errors of a pydantic ValidationError."""
     faults = _one_alternative([_fault(root, document, error) for error in errors])
     by_mapping: dict[Path, list[Fault]] = {}
     for fault in faults:
@@ -62,7 +62,7 @@ def _fault(root: type[Component], document: Document, error: Mapping[str, Any]) 
 
 
 def _one_alternative(faults: Sequence[Fault]) -> Iterator[Fault]:
-    """Where a field takes a plain value or a mapping, pydantic says what is wrong as either; the value says which."""
+    """Keeps the errors about the alternative that is meant; for a plain value or a mapping, pydantic reports both."""
     plain = {fault.path: fault for fault in faults if fault.plain}
     for fault in faults:
         meant = plain.get(fault.path)
@@ -76,7 +76,7 @@ def _one_alternative(faults: Sequence[Fault]) -> Iterator[Fault]:
 
 
 def _names_a_kind(fault: Fault) -> bool:
-    """Whether text stands where a bare kind could."""
+    """Whether the value is text where a bare kind could be."""
     is_kind = any("kind" in cls.model_fields for cls in components(fault.alternatives))
     return isinstance(fault.value, str) and is_kind and wording.boolean(fault.value) is None
 

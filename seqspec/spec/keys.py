@@ -1,4 +1,4 @@
-"""What is wrong with the keys of a mapping: unknown, missing, misplaced, exclusive, and `kind`."""
+"""Explains what is wrong with the keys of a mapping: unknown, missing, misplaced or exclusive keys, and `kind`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqspec.spec.wording import describe, expected
 if TYPE_CHECKING:
     from seqspec.spec.findings import Fault, Path
 
-# Keys that later versions of the language will give a meaning, by the class that will have them.
+# Keys reserved for later versions of the language, by the class that will have them.
 RESERVED = {
     "Model": ("heads", "stacks"),
     "Stack": ("inputs",),
@@ -25,14 +25,12 @@ RESERVED = {
     "GRU": ("overrides", "share"),
     "RNN": ("overrides", "share"),
 }
-
-
 _STACKS = frozenset({"encoder", "decoder"})
 _WRITE_A_STACK = "write `encoder` or `decoder`: a stack, which holds an `input` and `layers`"
 
 
 def explain(root: type[Component], document: Document, owner: Path, faults: Sequence[Fault]) -> Iterator[Diagnostic]:
-    """Unknown and missing keys of the mapping at `owner`. An unknown key close to a missing one is one finding."""
+    """Findings about unknown and missing keys of the mapping at `owner`. A misspelt required key is one finding."""
     missing = [str(fault.rest[-1]) for fault in faults if fault.type == "missing"]
     unknown = [str(fault.path[-1]) for fault in faults if fault.type == "extra_forbidden"]
     alternatives = alternatives_at(root, document.data, owner)
@@ -85,7 +83,7 @@ def _unknown(
 
 
 def _hint(root: Kind, key: str, known: Iterable[str]) -> str | None:
-    """For a key that nothing here is close to: a field of another part, or what there is."""
+    """The hint for a key that resembles none here: a similar field of another part, else the list of fields here."""
     everywhere = {name for cls in reachable(root) for name in fields(cls)}
     guess = suggest(key, sorted(everywhere))
     if guess is not None and (owners := _elsewhere(root, guess)):
@@ -94,13 +92,13 @@ def _hint(root: Kind, key: str, known: Iterable[str]) -> str | None:
 
 
 def _elsewhere(root: type[Component], key: str) -> str:
-    """Where a field of that name belongs."""
+    """The parts that have a field of this name, for a message."""
     owners = {_called(cls) for cls in reachable(root) if key in fields(cls) and key != "kind"}
     return ", ".join(sorted(owners, key=lambda name: (name.startswith("`"), name))[:6])  # the widest first
 
 
 def _called(cls: Kind | None) -> str:
-    """A class as a sentence names it: by its kind, where it has one."""
+    """What a message calls a class: its kind, if it has one."""
     if cls is None:
         return "this"
     if kind := kind_of(cls):
@@ -110,7 +108,7 @@ def _called(cls: Kind | None) -> str:
 
 
 def explain_kind(document: Document, fault: Fault) -> Diagnostic:
-    """A `kind` that is missing, misspelt or no word."""
+    """The finding about a `kind` that is missing, unknown or not text."""
     value, known, others = fault.value, kinds(fault.alternatives), keys_instead(fault.alternatives)
     if isinstance(value, str):
         text = f"{fault.where} cannot be {quoted(value)}"
@@ -128,7 +126,7 @@ def explain_kind(document: Document, fault: Fault) -> Diagnostic:
 
 
 def _kind_hint(kind: str, fault: Fault) -> str | None:
-    """The kind that is meant: one that may stand here, or one that a key such as `block` takes a list of."""
+    """The hint for an unknown kind: a similar one, or the key, such as `block`, whose list takes it."""
     for key, cls in keys_instead(fault.alternatives).items():
         within = [leaf for part in leaves(fields(cls)[key].annotation) for leaf in leaves(get_args(part)[0])]
         if kind in kinds(within):

@@ -19,7 +19,7 @@ from seqspec.ops import masks
 
 
 def _not_true(value: Any) -> Any:
-    """Python's True equals 1; the language version is a number."""
+    """Refuses True, which equals 1 in Python."""
     if value is True:
         raise ValueError("the language version is the number 1")
     return value
@@ -36,30 +36,30 @@ class Model(Component):
     seqspec: Version
     """The version of the language."""
     name: ModelName
-    """What the model is called."""
+    """The name of the model."""
     defaults: Defaults | None = None
-    """For every stack that does not say otherwise."""
+    """Settings of every stack that does not set its own."""
     encoder: Stack | None = None
     """Reads the whole input at once."""
     decoder: Stack | None = None
-    """Writes one position after the other, and may read the encoder."""
+    """Generates one position after another, and may read the encoder."""
     head: Head | None = None
-    """What is read off the decoder, else the encoder; without one, its vectors."""
+    """The output layer on the decoder, else on the encoder; without one, the model's output is the stack's vectors."""
     outputs: dict[OutputName, Head] | None = Field(None, min_length=1)
-    """Several heads in the place of one, each under the name of what it puts out."""
+    """Several heads instead of one, each under the name of its output."""
     tokenizer: str | Tokenizer | None = None
-    """The file that makes ids of text: its path, or that with its tokens for the end and the start."""
+    """The tokenizer's file: its path, or a mapping of the path and the tokens for end and start."""
 
     _tokenizer_path: str = PrivateAttr("")
 
     @property
     def tokenizer_path(self) -> str:
-        """Where the tokenizer's file was found."""
+        """The path at which the tokenizer's file was found."""
         return self._tokenizer_path
 
     @property
     def heads(self) -> dict[str, Head]:
-        """The heads by the names of their outputs, in the order of these; a single `head` has none."""
+        """The heads by the names of their outputs, sorted; a single `head` is under the empty name."""
         return {"": self.head} if self.head else dict(sorted((self.outputs or {}).items()))
 
     @property
@@ -73,7 +73,7 @@ class Model(Component):
         return list(self.stacks)[-1]
 
     def owner(self, stack: Stack) -> str | None:
-        """The stack whose tables `input.share` names, if there is one."""
+        """The name of the stack whose tables `input.share` refers to, if there is one."""
         source = stack.input
         if not isinstance(source, Tokens) or source.share is None:
             return None
@@ -83,7 +83,7 @@ class Model(Component):
         return name if fits and other and isinstance(other.input, Tokens) and other.input.share is None else None
 
     def resolved(self) -> Model:
-        """Every default filled in. Resolving that again changes nothing."""
+        """The model with every default filled in. Idempotent."""
         defaults = self.defaults or Defaults()
         done: dict[str, Stack] = {}
         for name, stack in sorted(self.stacks.items(), key=lambda item: self.owner(item[1]) is not None):
@@ -98,7 +98,7 @@ class Model(Component):
 
     @property
     def vocab_size(self) -> int | None:
-        """Rows of the token table that the last stack reads."""
+        """The number of rows of the token table that the last stack reads."""
         table = self.table(self.last)
         return table.vocab_size if table else None
 
@@ -110,7 +110,7 @@ class Model(Component):
         return source if isinstance(source, Tokens) else None
 
     def facts(self) -> dict[str, Facts]:
-        """What a resolved model's stacks are, in order."""
+        """The facts about each stack of a resolved model, by name."""
         found: dict[str, Facts] = {}
         for name, stack in self.stacks.items():
             found[name] = stack.facts(found)
@@ -118,7 +118,7 @@ class Model(Component):
 
     @property
     def stateful(self) -> bool:
-        """Whether the last stack can be run in chunks: it is causal, and the head does not look over all of time."""
+        """Whether the last stack can run in chunks: it is causal, and no head needs the whole sequence at once."""
         pooled = {head.pooled for head in self.heads.values()}
         return self.facts()[self.last].causal and pooled <= {"none", "last", "final_state"}
 
@@ -138,7 +138,7 @@ class Model(Component):
             found = rules.check(stack, name, known, self.stacks[owner] if owner else None)
             yield from (f.under(name) for f in found)
             known[name] = stack.facts(known)
-        # a misspelt `from` is told where it stands
+        # a misspelt `from` counts as reading: it has a finding of its own
         if self.decoder and self.encoder and not self.decoder.reads() - {"decoder"}:
             hint = "let the decoder read it (`cross_attention`, `bridge` or `attend`), or delete it"
             yield Finding("SEQ213", ("encoder",), "nobody reads the encoder", hint)
@@ -186,7 +186,7 @@ class Model(Component):
                 yield Finding("SEQ223", ("outputs", name), text)
 
     def _inputs(self) -> Iterator[str]:
-        """Names that inputs of the model may have."""
+        """The names that inputs of the model may have."""
         for name, stack in self.stacks.items():
             prefix = "decoder_" if name == "decoder" and len(self.stacks) > 1 else ""
             atoms = (atom for s in stack.attentions() for atom in masks.atoms(s.allowed))

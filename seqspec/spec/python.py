@@ -1,4 +1,4 @@
-"""A spec given as Python values: the same document, whose places are paths."""
+"""Makes a document of a spec given as Python values; its findings have paths instead of lines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _START = At(0, 0)
 
 
 class _Stop(Exception):
-    """Too deep, too many, or in a circle: what is left is not read."""
+    """Too deep, too many values, or cyclic: the rest is not read."""
 
 
 def document_of(source: Mapping[str, Any], overrides: Sequence[str] = ()) -> Document:
-    """The document of a mapping; SpecError with every value that cannot stand in a spec."""
+    """The document of a mapping. SpecError with every value that cannot be part of a spec."""
     report, budget = Report(), Budget()
     try:
         root = _Reader(report, budget).node(source, ())
@@ -79,5 +79,5 @@ def _leaf(value: str | int | float | bool) -> Node:
 
 
 def _advice(value: Any) -> str | None:
-    """What to do about an array's scalar, an enum, a path: the plain value they hold."""
+    """The hint for a NumPy or torch scalar."""
     return "write `.item()` behind it" if hasattr(value, "item") else None

@@ -1,4 +1,4 @@
-"""Every key of the language as a page: a table for each kind, read off the pydantic classes, with its smallest YAML."""
+"""Writes docs/keys.md: for each kind a table of its keys, read off the pydantic classes, and its smallest YAML."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ from seqspec.spec.model import Model
 
 
 class Group(NamedTuple):
-    """What is looked up in one place: a class, and how it is written where only what is required is said."""
+    """A section of the page: the classes that belong to one place, each with the smallest YAML of it."""
 
     title: str
     one: str
-    """What a field takes that takes any of these."""
+    """What a field that takes any of these is said to take."""
     smallest: dict[Kind, str]
 
 
@@ -153,7 +153,7 @@ GROUPS = (
 )  # fmt: skip
 """In the order in which one writes a spec."""
 
-# classes that no `kind` chooses, by the key under which they stand
+# classes without a `kind`, by the key that holds them
 _TITLES: dict[Kind, str] = {
     Model: "the root", inherited.Defaults: "defaults", stack.Stack: "encoder, decoder",
     inherited.DropoutRates: "dropout",
@@ -165,21 +165,21 @@ _NUMBERS: dict[Any, str] = {int: "integer", float: "number"}
 _INTRO = """\
 # Every key
 
-This page is written by `seqspec schema --format markdown`. What keys mean together is told in
-[the language](language.md); `seqspec show SPEC --resolved` prints a spec with every default filled in.
+This page is written by `seqspec schema --format markdown`. [The language](language.md) explains how keys work together;
+`seqspec show SPEC --resolved` prints a spec with every default filled in.
 
-Under each kind stands the least that can be written of it. Where the column of defaults is empty, the text says what
-holds. A kind of which no key is required may be a bare word: `position: rope`.
+Each kind comes with its shortest YAML. Where the default column is empty, the text says what the default is. A kind
+without required keys may be written as a bare word: `position: rope`.
 """
 
 
 def markdown() -> str:
-    """The page as it is stored in `docs/keys.md`."""
+    """The text of `docs/keys.md`."""
     return "\n".join([_INTRO, _contents(), *(line for group in GROUPS for line in _group(group))])
 
 
 def ungrouped() -> list[str]:
-    """Classes of the language that the page lacks, which is none."""
+    """Names of classes that the page lacks; a test checks that there are none."""
     shown = {cls for group in GROUPS for cls in group.smallest}
     return sorted(cls.__name__ for cls in reachable(Model) if cls not in shown)
 
@@ -233,7 +233,7 @@ def _takes(annotation: Any, metadata: Iterable[Any] = ()) -> str:
 
 
 def _alternatives(annotation: Any) -> str:
-    """Links to where the classes stand; what else is taken goes before them."""
+    """What a field takes: plain types first, then links to the sections of its classes."""
     known = leaves(annotation)
     plain = [leaf for leaf in _plain(annotation) if not components(leaves(leaf))]
     links: list[str] = []

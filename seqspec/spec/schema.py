@@ -1,8 +1,8 @@
-"""The JSON Schema of specs, draft 7, read off the pydantic classes; made for editors.
+"""The JSON Schema (draft 7) of specs, read off the pydantic classes and made for editors.
 
-Alternatives are an enumeration of `kind` with a condition for each, not `oneOf`: so a misspelt field is one message at
-its place, and completion shows what each kind is. The schema accepts all that `check` accepts; rules between fields
-only `check` knows.
+Alternatives are an enumeration of `kind` with a condition for each value, not a `oneOf`, so that a misspelt field gives
+one message at its place and completion describes each kind. The schema accepts everything that `check` accepts; rules
+that relate several fields are known only to `check`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seqspec.spec.model import Model
 Json = dict[str, Any]
 
 ID = "https://seqspec.dev/schemas/seqspec-1.schema.json"
-"""Names the schema and its version; nothing is fetched from there."""
+"""Identifies the schema and its version. Nothing is fetched from there."""
 
 _PLAIN: dict[Any, Json] = {
     bool: {"type": "boolean"},
@@ -30,16 +30,16 @@ _PLAIN: dict[Any, Json] = {
     str: {"type": "string"},
 }
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-_EXTENDS = "A spec that this one is laid over: a relative path, inside the folder of the outermost spec."
+_EXTENDS = "A spec to merge this one over: a relative path inside the folder of the outermost spec."
 
 
 def text() -> str:
-    """The document as it is stored in `schemas/`."""
+    """The schema as text, as stored in `schemas/`."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def schema() -> Json:
-    """The document as data."""
+    """The schema as data."""
     return _Writer().document()
 
 
@@ -52,8 +52,8 @@ class _Writer:
         whole = self.mapping(Model)
         whole["anyOf"] = [{"required": ["encoder"]}, {"required": ["decoder"]}]
         extends = {"type": "string", "description": _EXTENDS}
-        whole["properties"]["extends"] = extends  # never met there, but offered by completion
-        # what is laid over another spec says any part of one, so only the names of its parts are known
+        whole["properties"]["extends"] = extends  # a spec with it is checked by `laid_over`; here for completion
+        # a spec that extends another may hold any part of one, so only its top-level keys are known
         laid_over = {
             "type": "object",
             "properties": {"extends": extends, **{name: {} for name in fields(Model)}},
@@ -71,7 +71,7 @@ class _Writer:
         }
 
     def mapping(self, cls: Kind) -> Json:
-        """A class as an object with its fields and no others."""
+        """The schema of a class: an object with its fields and no others."""
         properties = {}
         for name, field in fields(cls).items():
             inner = self.field(field, name)
@@ -114,7 +114,7 @@ class _Writer:
 
     def reference(self, cls: Kind) -> Json:
         if cls.__name__ not in self.definitions:
-            self.definitions[cls.__name__] = {}  # before what it holds, which may hold it
+            self.definitions[cls.__name__] = {}  # first, since its fields may refer back to it
             self.definitions[cls.__name__] = self.mapping(cls)
         return {"$ref": f"#/definitions/{cls.__name__}"}
 
@@ -133,7 +133,7 @@ class _Writer:
         return self.reference(classes[0]) if len(classes) == 1 else self.union(tuple(classes), name)
 
     def union(self, classes: tuple[Kind, ...], name: str) -> Json:
-        """A reference to the definition that chooses among classes."""
+        """A reference to the definition that chooses one of several classes."""
         if classes not in self.unions:
             title = f"any_{name}"
             while title in self.definitions:
@@ -165,13 +165,13 @@ def _required(cls: Kind) -> set[str]:
 
 
 def _enumeration(words: list[str], known: dict[str, Kind]) -> Json:
-    """Kinds, and what each is, in the words that VS Code and its YAML extension show."""
+    """An enumeration of kinds, with descriptions under the keywords that VS Code and its YAML extension read."""
     about = [docs.of_class(known[word]) for word in words]
     return {"type": "string", "enum": words, "enumDescriptions": about, "markdownEnumDescriptions": about}
 
 
 def _constraints(metadata: Iterable[Any]) -> Json:
-    """Bounds, patterns and lengths, as annotated-types and pydantic keep them."""
+    """Bounds, patterns and lengths from the metadata of annotated-types and pydantic."""
     found: Json = {}
     for item in metadata:
         if isinstance(item, FieldInfo):

@@ -1,4 +1,4 @@
-"""What is wrong with one value: code, sentence, advice."""
+"""Words what is wrong with one value: code, message and hint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BOUNDS = {
 }
 _BOOLEAN = {"yes": True, "on": True, "true": True, "y": True, "no": False, "off": False, "false": False, "n": False}
 _THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
-# what others call a word of the language, and what has to stand beside it
+# common names for a word of the language, and what it takes besides
 _ELSEWHERE = {
     "swish": ("silu", ""),
     "gelu_new": ("gelu_tanh", ""),
@@ -44,7 +44,7 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+
 
 
 def say(fault: Fault) -> Said:
-    """The words for a fault that is about a value."""
+    """The words for a fault that concerns a value."""
     where, value = fault.where, fault.value
     if fault.type in _BOUNDS:
         name, word = _BOUNDS[fault.type]
@@ -96,7 +96,7 @@ def _bad_name(fault: Fault) -> Said:
 
 
 def expected(alternatives: Sequence[Any]) -> str:
-    """`a number or a mapping`"""
+    """What is expected, for a message: `a number or a mapping`."""
     parts = [_PLAIN[leaf] for leaf in alternatives if leaf in _PLAIN]
     parts += ["a list" for leaf in alternatives if get_origin(leaf) is list]
     parts += ["a mapping" for leaf in alternatives if get_origin(leaf) is dict]
@@ -109,7 +109,7 @@ def expected(alternatives: Sequence[Any]) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value as a sentence names it."""
+    """What a message calls a value."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -125,17 +125,17 @@ def _choice(value: str, known: Sequence[str]) -> str | None:
 
 
 def boolean(text: str) -> bool | None:
-    """What people who write `yes` or `off` mean."""
+    """The boolean that `yes`, `off` and the like mean; None for other text."""
     return _BOOLEAN.get(text.casefold())
 
 
 def _boolean_word(value: Any, known: Sequence[str]) -> str | None:
-    """`bias: true` where words are asked for."""
+    """The hint for a number or boolean where a word is expected."""
     return f"choices: {_listed(known)}" if isinstance(value, (bool, int, float)) else None
 
 
 def _number(text: str, fractions: bool) -> str | None:
-    """The number that a text seems to mean: `32_000`, `32,000`, `4k`, `"8"`."""
+    """The number that a text seems to mean, such as `32_000`, `32,000`, `4k` or `"8"`."""
     match = _DIGITS.fullmatch(text.strip())
     if match and len(text) < 40:
         digits = re.sub("[_, ]", "", match[1])
