@@ -1,1 +1,1 @@
-"""Graph -> something that runs: PyTorch text, that text executed, ONNX files."""
+"""Backends turn a graph into something that runs: PyTorch text, that text executed, ONNX files."""

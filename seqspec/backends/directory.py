@@ -1,4 +1,4 @@
-"""The output directory: written beside its place, complete with hashes, then put there in one step or not at all."""
+"""Output directories: written beside their place, complete with hashes, then moved there in one step or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEAD = 1 << 10  # bytes of a file by which it is known
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A fresh directory that takes the place of `path` when the block ends; `path` is as it was if anything fails."""
+    """A new directory that replaces `path` when the block ends. If anything fails, `path` is unchanged."""
     path = Path(os.path.abspath(path))
     refuse(path)
     try:
@@ -49,7 +49,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: bytes, ours: Callable[[bytes], bool]) -> None:
-    """`content` as the file at `path`, which is as it was if anything fails; of what is there see `refuse_file`."""
+    """Writes the file at `path`, which is unchanged if anything fails. `refuse_file` says what it may replace."""
     path = Path(os.path.abspath(path))
     refuse_file(path, ours)
     fresh = path.with_name(f".{path.name}{_MARK}{os.getpid()}-{secrets.token_hex(4)}")
@@ -64,7 +64,7 @@ def replace_file(path: Path, content: bytes, ours: Callable[[bytes], bool]) -> N
 
 
 def refuse(path: Path) -> None:
-    """Refuses a path that holds anything but nothing, or an output of seqspec and only that."""
+    """SEQ403 unless there is nothing at the path, or an output of seqspec and nothing else."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def refuse(path: Path) -> None:
 
 
 def refuse_file(path: Path, ours: Callable[[bytes], bool]) -> None:
-    """Refuses a path that holds anything but nothing, or a file whose first bytes `ours` knows."""
+    """SEQ403 unless there is nothing at the path, or a file whose first bytes `ours` recognises."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def digest(manifest: Mapping[str, Any]) -> str:
 
 
 def names(folder: Path) -> list[str]:
-    """The files below a folder, as paths in it, without the manifest."""
+    """The files in a folder and below, as relative paths, without the manifest."""
     found = (f.relative_to(folder).as_posix() for f in folder.rglob("*") if not f.is_dir())
     return sorted(name for name in found if name != MANIFEST)
 
@@ -137,7 +137,7 @@ def record(file: Path) -> dict[str, Any]:
 
 
 def write(file: Path, content: bytes) -> None:
-    """The content, on the disk."""
+    """Writes the content and flushes it to the disk."""
     with file.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -145,7 +145,7 @@ def write(file: Path, content: bytes) -> None:
 
 
 def _foreign(path: Path) -> str | None:
-    """The first thing in a directory that no manifest of ours lists."""
+    """The first entry of a directory that its manifest does not list, if any."""
     found = sorted(f.relative_to(path).as_posix() for f in path.rglob("*"))
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
@@ -157,7 +157,7 @@ def _foreign(path: Path) -> str | None:
 
 
 def _swap(fresh: Path, path: Path) -> None:
-    """`fresh` under the name `path`; what was there ends up under the name of `fresh`."""
+    """Moves `fresh` to `path`; what was there ends up under the name of `fresh`."""
     if not path.exists():
         fresh.rename(path)
     elif not _exchange(fresh, path):
@@ -172,7 +172,7 @@ def _swap(fresh: Path, path: Path) -> None:
 
 
 def _exchange(a: Path, b: Path) -> bool:
-    """Swaps two names in one step, where the system can: then even a power cut leaves one of the two whole."""
+    """Swaps two names atomically if the system can; then even a power cut leaves one of the two whole."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -181,7 +181,7 @@ def _exchange(a: Path, b: Path) -> bool:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """What runs for this path left when they were killed; an old output that one had put aside comes back."""
+    """Removes what killed runs for this path left behind; an old output that one had moved aside is restored."""
     for left in path.parent.glob(f".{glob.escape(path.name)}{_MARK}*"):
         pid = left.name.rpartition(_MARK)[2].partition("-")[0]
         if pid.isdecimal() and _alive(int(pid)):
@@ -205,7 +205,7 @@ def _alive(pid: int) -> bool:
 
 
 def _sync(path: Path) -> None:
-    """Makes a file, or the names in a directory, last through a power cut."""
+    """Flushes a file, or the names in a directory, to the disk, so that they survive a power cut."""
     if os.name == "nt" and path.is_dir():  # Windows opens no directories
         return
     descriptor = os.open(path, os.O_RDONLY)

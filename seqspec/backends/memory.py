@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, found out before anything is allocated."""
+"""Checks whether a model fits this machine, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def refuse_if_too_large(graph: Graph, dtype: str, directory: Path | None = None) -> None:
-    """Refuses a model whose weights fill the disk, or whose largest one does not fit into memory twice.
+    """SEQ402 if the weights do not fit on the disk, or the largest one does not fit into memory twice.
 
-    Weights are made, changed and written one by one, so that memory holds two copies of one of them at most.
+    Weights are made, converted and written one by one, so memory holds at most two copies of one of them.
     """
     params = graph.root.params
     if not params:
@@ -30,7 +30,7 @@ def refuse_if_too_large(graph: Graph, dtype: str, directory: Path | None = None)
 
 
 def refuse_if_too_large_at_once(graph: Graph) -> None:
-    """Refuses a model whose weights do not fit into memory together: one that PyTorch shall hold."""
+    """SEQ402 if the weights do not all fit into memory together, as PyTorch needs them."""
     params = graph.root.params
     if params:
         total = sum(map(_count, params)) * BYTES["float32"]
@@ -47,7 +47,7 @@ def _refuse(needed: int, found: int | None, what: str, largest: Param) -> None:
 
 
 def free_disk(directory: Path | None) -> int | None:
-    """Bytes free where `directory` is or will be."""
+    """Free bytes on the disk where `directory` is or will be; None if unknown."""
     place = Path(os.path.abspath(directory or "."))
     existing = next((p for p in (place, *place.parents) if p.exists()), None)
     if existing is None:
@@ -57,7 +57,7 @@ def free_disk(directory: Path | None) -> int | None:
 
 
 def free_memory() -> int | None:
-    """Bytes that this process may still take: the machine's, or what is left of its control group's limit."""
+    """Bytes that this process may still allocate, by the machine and its control group's limit; None if unknown."""
     found = [size for size in (_machine(), _group()) if size is not None]
     return min(found, default=None)
 

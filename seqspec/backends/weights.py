@@ -1,7 +1,7 @@
-"""How weights start: from `Param.init`, a seed and the parameter's own name, with no framework involved.
+"""Initial weights, from `Param.init`, a seed and the parameter's name, without any framework; and checks of weights.
 
-Every parameter has its own counter-based stream, so that PyTorch and ONNX start equal and a layer added at the end
-moves nothing.
+Every parameter has its own counter-based random stream, so that PyTorch and ONNX start with equal weights, and adding
+a layer does not change the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seqspec.graph.ir import Init, Param
 _SHOWN = 8
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _SAFETENSORS = ("F64", "F32", "F16", "BF16")  # what a tensor that is not read yet calls its type
-# the least numbers that round to infinity
+# the smallest numbers that round to infinity
 _BEYOND = {
     "float32": (2 - 2**-24) * 2.0**127,
     "float16": (2 - 2**-11) * 2.0**15,
@@ -29,7 +29,7 @@ Weight = npt.NDArray[np.float32]
 
 
 def initial(param: Param, seed: int = 0) -> Weight:
-    """The values a parameter, under its full name, starts with."""
+    """The initial values of a parameter that has its full name."""
     key = int.from_bytes(blake2b(f"{seed}:{param.name}".encode(), digest_size=16).digest(), "little")
     shape = tuple(size for size in param.shape if isinstance(size, int))
     if len(shape) != len(param.shape):
@@ -38,7 +38,7 @@ def initial(param: Param, seed: int = 0) -> Weight:
 
 
 class Drawn(Mapping[str, Weight]):
-    """What `seed` draws for each parameter, at the moment it is asked for."""
+    """The initial values of each parameter by name, drawn when they are read."""
 
     def __init__(self, params: Iterable[Param], seed: int) -> None:
         self.params, self.seed = {p.name: p for p in params}, seed

@@ -177,7 +177,7 @@ def components(cls: type[Component] = Component) -> list[type[Component]]:
 
 # numbers that no cost grows with, or that only masks, tables and kernels have
 FIXED = """
-size block_size window_blocks mel_bins kernel stride patch channels max_length max_distance
+size block_size window_blocks mel_bins kernel dilation stride patch channels max_length max_distance
 original_max_length classes num_layers repeat token_types
 """
 

@@ -1,4 +1,4 @@
-"""One class: docstring, `__init__`, `forward`, and a method for each part that has no name of its own."""
+"""Writes one class: docstring, `__init__`, `forward`, and a method for each part without a name of its own."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from seqspec.graph.signature import python_name
 
 
 class Method(NamedTuple):
-    """A `def` line and what follows it."""
+    """A `def` line and its body."""
 
     signature: str
     lines: tuple[Line, ...]
 
 
 class Body(NamedTuple):
-    """All of a class but its name. Equal bodies are one class."""
+    """A class without its name. Equal bodies become one class."""
 
     doc: str
     methods: tuple[Method, ...]
 
     def print(self, title: str, titles: Mapping[str, str]) -> str:
-        """The text, with other classes called as `titles` says, and lines broken where they have to be."""
+        """The text of the class. `titles` has the names of other classes; long lines are broken."""
 
         def named(text: str) -> str:
             return names.replace_tokens(text, titles)
@@ -47,7 +47,7 @@ class Body(NamedTuple):
 
 @dataclass(eq=False)
 class Written:
-    """What writing a class gives: its body, what callers see, the letters its shapes use."""
+    """A written class: its body, what its callers see, and the letters that its shapes use."""
 
     body: Body
     arguments: Mapping[Value, str]
@@ -55,11 +55,12 @@ class Written:
     letters: set[str]
 
     def as_class(self, name: str) -> Class:
+        """What callers see of it, under this name."""
         return Class(name, self.arguments, self.checkpoint)
 
 
 class ClassWriter:
-    """Writes the class of one region; as the model itself where `root` is given."""
+    """Writes the class of one region, or the model's own class if `root` is given."""
 
     def __init__(self, region: Region, file: File, once: Mapping[int, frozenset[Value]], root: Root | None) -> None:
         self._region, self._file, self._once, self._root = region, file, once, root
@@ -109,7 +110,7 @@ class ClassWriter:
             return
         for helper in node.op.helpers():
             self._file.use(helper)
-        names.path(node.name)  # refuses what cannot be an attribute
+        names.path(node.name)  # raises if it cannot be an attribute
         self._declared.module(node.name, constructor)
 
     def _declare_region(self, region: Region, scope: str) -> None:
@@ -192,7 +193,7 @@ def _outputs(forward: Forward) -> str:
 
 
 def _present(found: Sequence[Entry]) -> str:
-    """The type of what a region carries."""
+    """The Python type of the state that a region carries."""
     if len(found) != 1:
         return "tuple" if found else ""
     (entry,) = found
@@ -203,7 +204,7 @@ def _present(found: Sequence[Entry]) -> str:
 
 
 def _docstring(doc: str) -> list[str]:
-    """One line where it fits, else broken between arguments."""
+    """The docstring: on one line if it fits, else broken between arguments."""
     first, *rest = doc.split("\n")
     lines = [*_filled(first), *rest]
     if len(lines) == 1:

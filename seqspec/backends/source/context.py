@@ -1,4 +1,4 @@
-"""What the classes of one file share."""
+"""What all classes of one file share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqspec.ops.base import Expr, Helper
 
 
 class Line(NamedTuple):
-    """A statement, its depth inside the function, and what is said beside it."""
+    """A statement, its depth inside the function, and its comment."""
 
     depth: int
     text: str
@@ -31,14 +31,14 @@ class Class:
 
 @dataclass(eq=False)
 class File:
-    """Classes so far by region, helpers in use in the order of their definitions, names no variable may take."""
+    """The file so far: classes by region, helpers in order of definition, and names that variables must avoid."""
 
     classes: dict[int, Class] = field(default_factory=dict)
     helpers: dict[str, Helper] = field(default_factory=dict)
     avoid: frozenset[str] = names.LOCAL_NAMES
 
     def use(self, helper: Helper) -> str:
-        """Takes a helper into the file, after those it needs."""
+        """Adds a helper to the file, after those it needs, and returns its name."""
         for needed in helper.needs:
             self.use(needed)
         if self.helpers.setdefault(helper.name, helper).text != helper.text:
@@ -46,7 +46,7 @@ class File:
         return helper.name
 
     def arguments(self, region: Region) -> dict[Value, str]:
-        """The arguments of a region's `forward`, what may be left out last."""
+        """The arguments of a region's `forward`, optional ones last."""
         found: dict[Value, str] = {}
         for value in sorted(region.inputs, key=lambda v: v.optional):
             word = value.name if names.plain(value.name) else "x"
@@ -57,7 +57,7 @@ class File:
 def spread(
     order: Mapping[Value, str], given: Mapping[Value, Expr | None], past: str = "", *, keywords: bool = True
 ) -> Sequence[str]:
-    """The arguments of a call. After one that is left out the rest go by name, or None is written in its place."""
+    """The arguments of a call. After an omitted one, the rest are keywords; without `keywords` it is written as None."""
     texts: list[str] = []
     last = len(order) if past else max((k for k, v in enumerate(order) if given[v] is not None), default=-1)
     gap = False

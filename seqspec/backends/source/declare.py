@@ -1,4 +1,4 @@
-"""`__init__`: the modules and parameters of one class, under the names that the state dict has to have."""
+"""Writes `__init__`: the modules and parameters of one class, under the names that the state dict must have."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Declarations:
         self._tree: Tree = {}
 
     def module(self, scope: str, constructor: str, shared: bool = False) -> None:
-        """A submodule called `scope`; where it is `shared`, an equal one may be there already."""
+        """Declares a submodule called `scope`. If it is `shared`, an equal one may be declared already."""
         if not (shared and self._find(scope) == constructor):
             self._add(scope.split("."), constructor)
 
     def params(self, name: str, op: Op) -> None:
-        """The parameters of an op that declares no module: its own names, below the node's where it has one."""
+        """Declares the parameters of an op without a module, by their own names, below the node's if it has one."""
         for param in op.params():
             self._add([*([name] if name else []), *param.name.split(".")], parameter(param))
 
@@ -58,7 +58,7 @@ class Declarations:
 
 
 def parameter(param: Param) -> str:
-    """A parameter with the start that `init` says, so that the file stands alone."""
+    """The constructor of a parameter with its initialisation, so that the file works on its own."""
     return f"nn.Parameter({_start(param.init, param.shape)})"
 
 

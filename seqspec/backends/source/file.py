@@ -1,4 +1,4 @@
-"""The whole file: legend, imports, helpers, a class for each distinct region, the model last."""
+"""Writes the whole file: legend, imports, helpers, a class for each distinct region, the model last."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BY_SEQSPEC = re.compile(rb'"""\w+, written by seqspec\.\r?\n')
 
 
 class Source(NamedTuple):
-    """An emitted file, the class in it that is the model, and whether that takes `checkpoint`."""
+    """An emitted file, the name of the model's class in it, and whether that class takes `checkpoint`."""
 
     text: str
     model: str
@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 @dataclass(eq=False)
 class _Kept:
-    """A class of the file: regions that give the same body under related names share it."""
+    """A class of the file. Regions with equal bodies and related names share one."""
 
     name: str
     body: Body
@@ -57,16 +57,16 @@ def write(graph: Graph, name: str = "", doc: str = "") -> Source:
         shadowed = helpers & _assigned(text) if helpers else helpers
         if not shadowed:
             return Source(text, model.name, model.checkpoint)
-        avoid |= shadowed  # a variable took the name of a helper: once more, without that name
+        avoid |= shadowed  # a variable has the name of a helper: write the file again without that name
 
 
 def is_ours(head: bytes) -> bool:
-    """Whether a file that begins so was written here."""
+    """Whether a file with this beginning was written by seqspec."""
     return _BY_SEQSPEC.match(head) is not None
 
 
 def modules(root: Region) -> list[Region]:
-    """The regions that become classes, children before parents: the root and what has a name of its own."""
+    """The regions that become classes, children before parents: the root, and every region called under a name."""
     found: dict[int, Region] = {}
     visited: set[int] = set()
 
@@ -103,7 +103,7 @@ def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[list[str], Cl
 
 
 def _classes(graph: Graph, name: str, root: Root, file: File) -> tuple[list[_Kept], set[str]]:
-    """Every class once, under a token, since names are only known when all are written."""
+    """Every class once, under a token, since the names are known only when all are written."""
     once = once_inputs(graph)
     kept: list[_Kept] = []
     by_body: dict[Body, list[_Kept]] = {}
@@ -140,7 +140,7 @@ def _head(doc: str, sizes: str, body: list[str]) -> str:
     """The docstring, and the imports that the body uses."""
     read = {n.id for n in ast.walk(ast.parse("\n".join(body))) if isinstance(n, ast.Name)}
     blocks = ["\n".join(line for name, line in table.items() if name in read) for table in (_STANDARD, _TORCH)]
-    # a spec's own words: they must not end the string they stand in
+    # text from a spec: it must not end the docstring
     first = textwrap.fill(" ".join(doc.split()).replace("\\", "/").replace('"', "'"), 110)
     text = f"{first}\n\nSizes: {sizes}.\n" if sizes else first
     return "\n\n".join([f'"""{text}"""', *filter(None, blocks)])

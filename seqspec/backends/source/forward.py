@@ -1,4 +1,4 @@
-"""`forward`: the statements of one region, with the expressions that the ops write."""
+"""Writes `forward`: the statements of one region, with the expressions of its ops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqspec.graph.ir import Call, Node, Param, Region, Value, join
 from seqspec.ops.base import Expr, Helper
 
 LONGEST = 96
-"""An expression longer than this gives its longest argument a name."""
+"""In a longer expression, the longest argument becomes a variable."""
 
 RECOMPUTED = Helper(
     "recomputed",
@@ -44,7 +44,7 @@ class Forward:
         self._unsure: Container[Value] = plan.once
 
     def write(self) -> tuple[list[Line], list[str]]:
-        """The lines before the return, and what the region gives."""
+        """The lines before the return, and the expressions of the outputs."""
         once = [s for s in self.plan.statements if s.once]
         if once:
             self._write_once(once)
@@ -55,20 +55,20 @@ class Forward:
         return [*start, *self._sizes.header, *self._lines], results
 
     def emit(self, text: str, comment: str = "", inside: int = 0) -> None:
-        """One more line."""
+        """Appends a line."""
         self._lines.append(Line(self._depth + inside, text, comment))
 
     def shapes(self, values: Sequence[Value], targets: Sequence[str]) -> str:
-        """`# [B, T, 512], [B, S]`"""
+        """The comment with the shapes of assigned values: `# [B, T, 512], [B, S]`."""
         shapes = [self.letters.shape(v.shape) for v, t in zip(values, targets, strict=True) if t != "_"]
         return f"# {', '.join(shapes)}" if shapes else ""
 
     def size(self, size: Size) -> Expr:
-        """A size at this place."""
+        """The expression for a size at this place."""
         return self._sizes.write(size, self._unsure)
 
     def word(self, value: Value, item: Item) -> str:
-        """What to call a value: its hint, its name in the called region, the state it becomes, the part it is from."""
+        """The word for a value: its hint, its hint in the called region, its state's name, or its part's name."""
         inner = item.region.outputs[item.outputs.index(value)].hint if isinstance(item, Call) else ""
         for word in (value.hint, inner, self.carry.word(value), item.scope.rsplit(".", 1)[-1]):
             if names.plain(word) and word != "_":
@@ -87,7 +87,7 @@ class Forward:
         return self.expression(group) if group else Expr(self.variables.names[value])
 
     def expression(self, group: Group) -> Expr:
-        """The text of a node or of a single call. What it would say twice, or too long, gets a name first."""
+        """The text of a node or a single call. Arguments that are repeated or too long become variables first."""
         while True:
             arguments = [self.render(v) for v in group.inputs]
             expr = self._apply(group, arguments)
@@ -97,7 +97,7 @@ class Forward:
             self.materialise(*clumsy)
 
     def materialise(self, value: Value, expr: Expr) -> Expr:
-        """A variable, set before the statement in hand, for a value that was to be written inside it."""
+        """Assigns a value, which was to be inlined, to a variable before the current statement."""
         group = self._inlined.pop(value)
         self.plan.last[value] = self.at
         name = self.variables.claim(self.word(value, group.first), value, self.at - 1)
@@ -111,7 +111,7 @@ class Forward:
         return item.op.torch(Face(self, group, item), *arguments, *map(Expr, pasts))
 
     def _clumsy(self, group: Group, arguments: Sequence[Expr | None], expr: Expr) -> tuple[Value, Expr] | None:
-        lazy = self.plan.once if group.stateful else ()  # not to be computed where the past is there
+        lazy = self.plan.once if group.stateful else ()  # must not be computed if there is a past
         found = [
             (value, text)
             for value, text in zip(group.inputs, arguments, strict=True)
@@ -137,7 +137,7 @@ class Forward:
             self.at += 1
 
     def _write_once(self, statements: Sequence[Statement]) -> None:
-        """What the first call alone computes: `x = f(y) if past is None else None`, or a block of such."""
+        """What only the first call computes: `x = f(y) if past is None else None`, or an `if` block."""
         start = len(self._lines)
         self._depth, self._unsure = 1, ()
         self._write_all(statements)
@@ -160,7 +160,7 @@ class Forward:
             self._write_run(group)
             return
         expr = self.expression(group)
-        if group.loops:  # has written its statements
+        if group.loops:  # its statements are already written
             return
         targets = self._targets(group)
         comment = self.shapes(group.outputs, targets)
@@ -204,7 +204,7 @@ class Forward:
         self.emit(f"{presents}.append({present})", inside=1)
 
     def _slice(self, base: str, start: int, count: int) -> str:
-        """`[2:8]` of a ModuleList, nothing for all of it."""
+        """The slice of a ModuleList, `[2:8]`, or an empty text for all of it."""
         calls = {i.scope for i in self.plan.region.items if isinstance(i, Call) and i.scope.rpartition(".")[0] == base}
         total = len(calls)
         if count == total:
@@ -213,7 +213,7 @@ class Forward:
 
 
 class Face:
-    """What the torch face of one node sees of its surroundings."""
+    """Implements `ops.base.TorchWriter` for one node."""
 
     def __init__(self, forward: Forward, group: Group, node: Node) -> None:
         self._forward, self._group, self._node = forward, group, node

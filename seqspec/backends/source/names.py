@@ -1,4 +1,4 @@
-"""Which names the emitted file may use. Names come from validated identifiers; this is the second lock on the door."""
+"""Which names the emitted file may use. Names come from validated identifiers; this is a second check of them."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ LOCAL_NAMES = FILE_NAMES | {"self", "past", "state"} | frozenset(dir(builtins))
 
 
 def plain(name: str) -> bool:
-    """Whether `name` is an ASCII identifier and no keyword."""
+    """Whether `name` is an ASCII identifier and not a keyword."""
     return name.isascii() and name.isidentifier() and not iskeyword(name)
 
 
 def attribute(name: str, taken: Container[str] = MODULE_ATTRIBUTES) -> str:
-    """`name`, which becomes an attribute of a module and a part of parameter names."""
+    """`name`, checked as an attribute of a module and part of parameter names. SeqspecError if it cannot be one."""
     if not plain(name) or name in taken or not usable(name):
         raise SeqspecError("SEQ304", f"a part cannot be called {name!r} in PyTorch", "choose another `name`")
     return name
 
 
 def argument(name: str, avoid: Container[str]) -> str:
-    """`name`, which becomes an argument of the model."""
+    """`name`, checked as an argument of the model. SeqspecError if it cannot be one."""
     if not plain(name) or (name in avoid and name not in _UNUSED_BUILTINS):
         raise SeqspecError("SEQ304", f"an input cannot be called {name!r} in PyTorch", "choose another name")
     return name
 
 
 def class_name(name: str) -> str:
-    """A class name made of what letters and digits `name` has."""
+    """A class name made of the letters and digits in `name`."""
     if not plain(name):
         words = re.findall(r"[A-Za-z0-9]+", name)
         name = "".join(w[:1].upper() + w[1:] for w in words)
@@ -56,7 +56,7 @@ def snake(name: str) -> str:
 
 
 def fresh(name: str, taken: Container[str], separator: str = "_") -> str:
-    """`name`, or name_2, name_3 … where it is taken."""
+    """`name`, or name_2, name_3 … if it is taken."""
     if name not in taken:
         return name
     number = 2
@@ -75,17 +75,17 @@ def path(name: str) -> str:
 
 
 def token(number: int) -> str:
-    """What stands for a class until its name is known."""
+    """A placeholder for a class until its name is known."""
     return f"\0{number}\0"
 
 
 def replace_tokens(text: str, titles: Mapping[str, str]) -> str:
-    """`text` with the classes' names."""
+    """`text` with class names in place of tokens."""
     return re.sub("\0\\d+\0", lambda match: titles[match[0]], text) if "\0" in text else text
 
 
 def common_ending(first: str, second: str) -> str:
-    """The words two names end with: `FeedForward` of `LocalFeedForward` and `GlobalFeedForward`."""
+    """The words that two names end with: `FeedForward` for `LocalFeedForward` and `GlobalFeedForward`."""
     one, two = (re.findall(r"[A-Z][a-z]*|[a-z]+|\d+", name) for name in (first, second))
     common: list[str] = []
     while one and two and one[-1] == two[-1]:

@@ -1,4 +1,4 @@
-"""The past as tuples: where a size can be read off it, and STATE, its public names in the same nesting."""
+"""The past as nested tuples: where to read a size off it, and STATE, its public names in the same nesting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.]+")
 
 @dataclass(frozen=True)
 class Run:
-    """The names in every layer of a run; `numbers` are the layers' own."""
+    """The names in every layer of a run; `numbers` are the indices of the layers."""
 
     numbers: tuple[str, ...]
     layers: tuple[Names, ...]
@@ -27,7 +27,7 @@ Names: TypeAlias = "str | Run | tuple[Names, ...]"
 
 
 def find(found: Sequence[Entry], size: Size) -> tuple[int, str, int] | None:
-    """A tensor of the past that has this size and is there whenever a past is: entry, path in it, axis."""
+    """Where the past has this size in a tensor that is never None: (entry, path in it, axis), or None."""
     candidates = [
         (rank, number, path, axis) for number, entry in enumerate(found) for rank, path, axis in _tensors(entry, size)
     ]
@@ -41,7 +41,7 @@ def _tensors(entry: Entry, size: Size) -> Iterator[tuple[int, str, int]]:
             rank = 0 if entry.state.cache else 1 if entry.state.dtype == "float" else 2
             yield rank, "", entry.state.shape.index(size)
         return
-    seen: set[int] = set()  # the layers of a run may be of several classes, and only some have this size
+    seen: set[int] = set()  # the layers of a run may have several classes, of which only some have this size
     for layer, call in enumerate(entry.group.items):
         if not isinstance(call, Call) or id(call.region) in seen:
             continue
@@ -53,7 +53,7 @@ def _tensors(entry: Entry, size: Size) -> Iterator[tuple[int, str, int]]:
 
 
 def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> Names:
-    """The public names of what a region carries, nested as its past is."""
+    """The public names of a region's states, nested as its past is."""
     parts: list[Names] = []
     for entry in entries(region, groups(region)):
         if entry.state:
@@ -72,7 +72,7 @@ def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> N
 
 
 def literal(found: Names) -> str:
-    """The nesting as an expression; a run whose names differ by number only is a comprehension."""
+    """The nesting as a Python expression; a run whose names differ only by number becomes a comprehension."""
     if isinstance(found, str):
         if not _SAFE.fullmatch(found):
             raise SeqspecError("SEQ304", f"a state cannot be called {found!r}")
@@ -92,7 +92,7 @@ def literal(found: Names) -> str:
 
 
 def _numbered(text: str, number: str) -> str:
-    """The layer's own number as a mark."""
+    """`text` with a mark in place of the layer's number."""
     return re.sub(rf"\.{number}(?=[.\"])", ".\0", text)
 
 

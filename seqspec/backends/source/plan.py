@@ -1,4 +1,4 @@
-"""What one region's `forward` consists of: groups of items, what is inlined, what is read when, what runs once."""
+"""Plans one region's `forward`: groups of items, what is inlined, when values are last read, what runs once."""
 
 from __future__ import annotations
 
@@ -19,33 +19,38 @@ class Group:
 
     @property
     def first(self) -> Item:
+        """Its first item."""
         return self.items[0]
 
     @property
     def run(self) -> bool:
+        """Whether it is a run of calls."""
         return len(self.items) > 1
 
     @property
     def inputs(self) -> tuple[Value | None, ...]:
+        """What it reads; a run shares all but the first input."""
         return self.first.inputs
 
     @property
     def outputs(self) -> tuple[Value, ...]:
+        """The outputs of its last item."""
         return self.items[-1].outputs
 
     @property
     def stateful(self) -> bool:
+        """Whether it carries a state."""
         return is_stateful(self.first)
 
     @property
     def loops(self) -> bool:
-        """Whether its statement reads its inputs again and again."""
+        """Whether it is written as a loop, which reads its inputs repeatedly."""
         return self.run or bodies(self.first)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a region's past: a tensor (`state`), what a call carries, or a list of that for a run."""
+    """One entry of a region's past: a tensor (`state`), the past of a call, or for a run a list of these."""
 
     path: str
     group: Group
@@ -67,7 +72,7 @@ class Statement:
 
 
 def is_stateful(item: Item) -> bool:
-    """Whether an item carries anything from call to call."""
+    """Whether an item carries a state from call to call."""
     return bool(item.region.states) if isinstance(item, Call) else bool(item.op.states(*item.inputs))
 
 
@@ -77,7 +82,7 @@ def bodies(item: Item) -> bool:
 
 
 def flows(item: Item) -> Iterator[Value]:
-    """The values an item reads, without ties and absent inputs."""
+    """The values that an item reads, without tied weights and absent inputs."""
     return (v for v in item.inputs if v is not None and not isinstance(v, Param))
 
 
@@ -111,7 +116,7 @@ def _continues(before: Item, item: Item, uses: Mapping[Value, int]) -> bool:
 
 
 def entries(region: Region, found: list[Group]) -> list[Entry]:
-    """What the past of a region consists of, in order."""
+    """The entries of a region's past, in order."""
     result: list[Entry] = []
     for group in found:
         first = group.first
@@ -125,7 +130,7 @@ def entries(region: Region, found: list[Group]) -> list[Entry]:
 
 
 def once_inputs(graph: Graph) -> dict[int, frozenset[Value]]:
-    """For every region (by id) the inputs that may be None after the first call: an encoder's, and what follows.
+    """For every region (by id) the inputs that may be None after the first call: an encoder's, and what depends on it.
 
     A model without a state has no first call.
     """
@@ -142,7 +147,7 @@ def once_inputs(graph: Graph) -> dict[int, frozenset[Value]]:
 
 
 def once_values(region: Region, inputs: set[Value] | frozenset[Value]) -> set[Value]:
-    """`inputs` and all that is computed from them alone, up to where a state keeps it."""
+    """`inputs` and everything computed from them alone, up to where a state keeps it."""
     once = set(inputs)
     for item in region.items if once else ():
         read = set(flows(item))
@@ -152,7 +157,7 @@ def once_values(region: Region, inputs: set[Value] | frozenset[Value]) -> set[Va
 
 
 class Plan:
-    """Statements of one region in order, and which values are written inside the expression that reads them."""
+    """The statements of one region in order, and which values are inlined in the expression that reads them."""
 
     def __init__(self, region: Region, once: frozenset[Value]) -> None:
         self.region = region
@@ -197,7 +202,7 @@ class Plan:
     def _last_reads(self) -> dict[Value, float]:
         last: dict[Value, float] = {}
         for number, statement in enumerate(self.statements):
-            # what a loop reads in every turn lives past its first assignment
+            # what a loop reads in every iteration must outlive its first assignment
             chained = self._chained(statement.group)
             for value in statement.reads:
                 last[value] = number + (0.5 if statement.group.loops and value not in chained else 0)
@@ -207,7 +212,7 @@ class Plan:
         return last
 
     def _chained(self, group: Group) -> set[Value]:
-        """What only starts a run and so may end with it."""
+        """The values that only start a run, whose variables it may overwrite."""
         first = group.inputs[0] if group.run else None
         if first is None or isinstance(first, Param) or first in group.inputs[1:]:
             return set()
@@ -215,7 +220,7 @@ class Plan:
 
 
 def _reads_lazily(reader: Group, value: Value) -> bool:
-    """Whether the reader's statement evaluates the argument once at most."""
+    """Whether the reader's statement evaluates the argument at most once."""
     if not reader.loops:
         return True
     starts = len(reader.first.states) if isinstance(reader.first, Node) else 1
@@ -223,7 +228,7 @@ def _reads_lazily(reader: Group, value: Value) -> bool:
 
 
 def _uses(region: Region) -> Counter[Value]:
-    """How often each value is read; a value that is the present of a state is read once more, at the end."""
+    """How often each value is read. The present of a state is read once more, by the return."""
     uses: Counter[Value] = Counter(region.outputs)
     for item in region.items:
         uses.update(flows(item))

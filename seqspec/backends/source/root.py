@@ -1,4 +1,4 @@
-"""What only the model itself has: Output, State, and the way between a mapping of states and nested tuples."""
+"""What only the model's own class has: Output, State, and the conversion between State and nested tuples."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _FLATTEN = '''def flatten(names, present):
     return {k: x for inner, part in zip(names, present, strict=True) for k, x in flatten(inner, part).items()}'''
 
 STATE_TOOLS = (_NEST, _FLATTEN, _PAST, _STATE)
-"""State, and the ways between it and nested tuples."""
+"""State, and the functions that convert between it and nested tuples."""
 
 
 class Root:
-    """The public side of the model's class."""
+    """The public interface of the model's class."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
@@ -62,7 +62,7 @@ class Root:
                 )
 
     def output(self) -> str:
-        """The class of what the model returns."""
+        """The text of the class that the model returns."""
         fields = [f"    {port.python}: Tensor{' | None' * port.optional}" for port in self.signature.outputs]
         fields += ["    state: State"] if self.signature.states else []
         return "\n".join(["class Output(NamedTuple):", '    """What the model returns."""', "", *fields])

@@ -1,4 +1,4 @@
-"""Shapes as readers write them: one letter for each named size."""
+"""Shapes in comments and docstrings: one letter for each named size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEGEND = {
 
 
 class Letters:
-    """The letters of one class; a class that knows one time only calls it T, whichever stack it serves."""
+    """The letters of one class. A class with only one length calls it T, in whichever stack it is."""
 
     def __init__(self, region: Region) -> None:
         found: set[str] = set()

@@ -1,4 +1,4 @@
-"""Sizes at run time: an expression for a named size, read off an argument, another variable or the past."""
+"""Expressions for sizes at run time, read off an argument, another variable or the past."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqspec.ops.base import Expr
 
 
 class Sizes:
-    """`pasts` are the variables for the entries of the past; `header` collects lines for the top of the function."""
+    """`pasts` are the variables of the entries of the past; `header` collects lines for the top of the function."""
 
     def __init__(self, plan: Plan, variables: Variables, pasts: Sequence[str]) -> None:
         self._plan, self._variables, self._pasts = plan, variables, pasts

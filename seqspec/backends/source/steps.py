@@ -1,4 +1,4 @@
-"""`for t in range(…)`: a region run once for every time step. See `ops.loop` for what is written, and why."""
+"""Writes `for t in range(…)`: a region run once per time step. `ops.loop` says what is written, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """One loop. `args` are initial values, what is scanned, invariants, pasts."""
+    """One loop. `args` are initial values, scanned inputs, invariants, pasts."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Steps:
         self._given = [self._named(v, a) for v, a in zip(group.inputs[carried:], args[carried:count], strict=True)]
 
     def write(self) -> Expr:
-        """Writes the statements; gives the names of the carried values and of the ys."""
+        """Writes the statements; returns the names of the carried values and of the ys."""
         forward, outputs = self._forward, self._node.outputs
         words = [forward.word(v, self._node) for v in outputs]
         claimed = [forward.variables.claim(w, v, forward.at) for w, v in zip(words, outputs, strict=True)]
@@ -56,7 +56,7 @@ class Steps:
         return self._body.outputs[self._carried :]
 
     def _named(self, value: Value | None, expr: Expr | None) -> Expr | None:
-        """What every step reads, as a name."""
+        """What every step reads, bound to a variable if it is not one yet."""
         if value is None or expr is None or isinstance(value, Param) or expr.isidentifier():
             return expr
         return self._forward.materialise(value, expr)

@@ -1,4 +1,4 @@
-"""Variables of one function: a value's own name, which a later value takes over once nobody reads the first."""
+"""The variables of one function. A later value may reuse a name once its value is no longer read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqspec.graph.ir import Value
 
 
 class Variables:
-    """`last` is the number of the last statement that reads a value; `avoid` holds names that are never variables."""
+    """`last` has the number of the last statement that reads each value; `avoid` holds names to avoid."""
 
     def __init__(self, arguments: Mapping[Value, str], last: Mapping[Value, float], avoid: Container[str]) -> None:
         self.names: dict[Value, str] = dict(arguments)
@@ -24,23 +24,23 @@ class Variables:
         return name
 
     def claim(self, word: str, value: Value, at: float) -> str:
-        """A name for a value set in statement `at`, when all that is read after it must live on."""
+        """A name for a value assigned in statement `at`, which no value read later has."""
         self.names[value] = name = self._free(word, at)
         self._bound[name] = value
         return name
 
     def temporary(self, word: str, at: float) -> str:
-        """A name for the length of one statement."""
+        """A name needed only within one statement."""
         name = self._free(word, at)
         self._bound.pop(name, None)
         return name
 
     def holds(self, value: Value) -> bool:
-        """Whether a variable has this value now."""
+        """Whether a variable holds this value now."""
         return value in self.names and self._bound.get(self.names[value]) is value
 
     def current(self) -> list[Value]:
-        """The values that variables have now, in the order in which the names came up."""
+        """The values that variables hold now, in the order in which their names were first used."""
         return list(self._bound.values())
 
     def _free(self, word: str, at: float) -> str:
@@ -55,7 +55,7 @@ class Variables:
 
 
 class _Any:
-    """The union of containers, none of them copied."""
+    """The union of containers, without copying them."""
 
     def __init__(self, *parts: Container[str]) -> None:
         self._parts = parts

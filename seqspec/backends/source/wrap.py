@@ -1,4 +1,4 @@
-"""Line breaks, where `ruff format` would put them."""
+"""Breaks long lines where `ruff format` would."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def statement(text: str, indent: int, comment: str = "") -> list[str]:
-    """One statement as lines, broken inside its last brackets where it is too long; the comment where there is room."""
+    """One statement as lines, broken inside its last brackets if it is too long, with the comment where it fits."""
     margin = " " * indent
     if len(margin + text) > WIDTH:
         lines = _broken(text, indent)
@@ -47,7 +47,7 @@ def _broken(text: str, indent: int) -> list[str]:
 
 
 def _bracket(text: str) -> tuple[int, int] | None:
-    """Where the outermost brackets to break in open and close: the last that hold something, a function's first."""
+    """Where the outermost brackets to break in open and close: the last non-empty ones, or a function's first."""
     found, start, before = None, 0, 0
     for position, depth in _depths(text):
         if depth == 1 and before == 0:
@@ -61,7 +61,7 @@ def _bracket(text: str) -> tuple[int, int] | None:
 
 
 def _depths(text: str) -> list[tuple[int, int]]:
-    """Every position outside strings with its bracket depth; an opening bracket is inside, a closing one outside."""
+    """Every position outside strings with its bracket depth, after the character there."""
     found, depth, quote = [], 0, ""
     for position, letter in enumerate(text):
         if quote:

@@ -1,4 +1,4 @@
-"""The emitted file, executed: graph -> nn.Module."""
+"""Executes the emitted file: graph -> nn.Module."""
 
 from __future__ import annotations
 

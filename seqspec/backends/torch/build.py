@@ -19,9 +19,9 @@ from seqspec.graph.ir import Graph
 def module(
     graph: Graph, weights: Mapping[str, Any] | None = None, seed: int = 0, *, name: str = "", checkpoint: bool = False
 ) -> nn.Module:
-    """The emitted model, in float32, with the given weights (arrays or tensors, copied) or with those `seed` draws.
+    """The emitted model in float32, with copies of the given weights (arrays or tensors) or those that `seed` draws.
 
-    `checkpoint` computes what happens inside repeated layers again in the backward pass instead of keeping it.
+    `checkpoint` recomputes activations inside repeated layers in the backward pass instead of keeping them.
     """
     params = graph.root.params
     if weights is not None:
@@ -47,7 +47,7 @@ def _copied(value: Any) -> Tensor:
 
 
 def _check_names(model: nn.Module, wanted: Mapping[str, tuple[Any, ...]]) -> None:
-    """The law of the source backend: its state dict is the graph's parameters."""
+    """The invariant of the source backend: the state dict has exactly the graph's parameters."""
     found = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     if found != dict(wanted):
         differing = sorted({*found.items()} ^ {*wanted.items()}, key=str)

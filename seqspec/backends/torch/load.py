@@ -1,8 +1,9 @@
-"""Text -> a Python module. The one `exec` of the project: the text is what `backends.source` wrote, never a user's.
+"""Loads text as a Python module. This is the only `exec` of the project: the text comes from `backends.source`, never
+from a user.
 
-The module is called after a hash of its text, in `sys.modules` and in `linecache`, so that tracebacks and
-`inspect.getsource` show it. Instances of its classes pickle with the text, and so open in a process that has never
-seen it.
+The module is named after a hash of its text and registered in `sys.modules` and `linecache`, so that tracebacks and
+`inspect.getsource` show it. Instances of its classes pickle together with the text, so that they load in a process that
+has never seen it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ def load(text: str) -> ModuleType:
 
 
 def rebuild(text: str, kind: str, *args: Any) -> Any:
-    """An empty instance of a class of the emitted file; what pickles call."""
+    """An empty instance of a class of the emitted file; pickles call this."""
     cls = getattr(load(text), kind)
     return cls.__new__(cls, *args)
 
 
 def _reduce(text: str) -> Callable[[Any, int], tuple[Any, ...]]:
     def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
-        # what pickle does by itself, but for how the empty instance is made
+        # as pickle does by default, except for how the empty instance is made
         made: Any = object.__reduce_ex__(self, 2)
         return (rebuild, (text, type(self).__name__, *made[1][1:]), *made[2:])
 
