@@ -57,7 +57,7 @@ class File:
 def spread(
     order: Mapping[Value, str], given: Mapping[Value, Expr | None], past: str = "", *, keywords: bool = True
 ) -> Sequence[str]:
-    """The arguments of a call. After an omitted one, the rest are keywords; without `keywords` it is written as None."""
+    """The arguments of a call. After an omitted one the rest are keywords; without `keywords` it is written as None."""
     texts: list[str] = []
     last = len(order) if past else max((k for k, v in enumerate(order) if given[v] is not None), default=-1)
     gap = False
