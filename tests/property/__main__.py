@@ -9,11 +9,17 @@ from collections import Counter
 
 import torch
 
-from . import of_compile, of_loss, of_onnx, of_torch
+from . import of_compile, of_loss, of_onnx, of_order, of_torch
 from .case import Case
 from .rounds import ROUND, Property, examples, shrink
 
-PROPERTIES = (*of_torch.PROPERTIES, *of_loss.PROPERTIES, *of_onnx.PROPERTIES, *of_compile.PROPERTIES)
+PROPERTIES = (
+    *of_torch.PROPERTIES,
+    *of_order.PROPERTIES,
+    *of_loss.PROPERTIES,
+    *of_onnx.PROPERTIES,
+    *of_compile.PROPERTIES,
+)
 
 
 def main() -> int:

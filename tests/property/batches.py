@@ -93,16 +93,23 @@ class Batch:
         """The same without position_ids, which ONNX files do not take."""
         return replace(self, inputs={k: v for k, v in self.inputs.items() if not k.endswith("position_ids")})
 
+    def columns(self, picked: Mapping[str, Array]) -> Batch:
+        """Of each stack under its prefix these positions; all of a stack that is left out."""
+        inputs = dict(self.inputs)
+        for name, array in inputs.items():
+            at = picked.get(side_of(name, self.sides).prefix)
+            inputs[name] = array if at is None else _columns(name, array, at, at)
+        real = {prefix: array[:, picked[prefix]] if prefix in picked else array for prefix, array in self.real.items()}
+        return replace(self, inputs=inputs, real=real)
+
     def compact(self, row: int) -> Batch:
         """One row without its padding; a mask that was given is all ones."""
         alone = self.rows(slice(row, row + 1))
-        inputs: dict[str, Array] = {}
-        for side in self.sides:
-            kept = alone.real[side.prefix][0]
-            for name, array in alone.inputs.items():
-                if side_of(name, self.sides) is side:
-                    inputs[name] = _columns(name, array, kept, kept)
-        return replace(alone, inputs=inputs, real={p: np.ones((1, int(r.sum())), bool) for p, r in alone.real.items()})
+        return alone.columns({prefix: real[0] for prefix, real in alone.real.items()})
+
+    def without(self, name: str) -> Batch:
+        """The same, an optional input left out."""
+        return replace(self, inputs={k: v for k, v in self.inputs.items() if k != name})
 
     def noise(self, *, wild: bool = False) -> Batch:
         """Other contents at padding; `wild`: NaN and infinities where there are vectors. Ids keep what pad_id says."""
@@ -232,7 +239,8 @@ def _tell(
         most = kept[:, : chunks[0] if chunks else None].sum(1)
         arrays[prefix] = random.integers(0, most + 1)
     if documents in ports and side.told:
-        arrays[documents] = np.sort(random.integers(-1, 3, (size, side.length)), 1)
+        numbers = random.permutation(4) - 1
+        arrays[documents] = numbers[np.sort(random.integers(0, 4, (size, side.length)), 1)]
     for port in ports.values():
         if port.dtype == "int64" and len(port.shape) == 3 and port.name.startswith(side.prefix):
             arrays[port.name] = (random.random((size, side.length, side.length)) < 0.7).astype(np.int64)

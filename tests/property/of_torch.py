@@ -20,8 +20,8 @@ from .batches import Array, Batch
 from .case import Case, state_of, tensors
 from .errors import Arrays, finite, same
 from .exempt import no_gradient
+from .recast import without_dropout
 from .rounds import Property
-from .strategy import Spec
 
 
 def is_its_reference(case: Case) -> float:
@@ -43,7 +43,7 @@ def padding_is_not_read(case: Case) -> float:
     noisy = case.run(case.batch.noise(wild=True))
     for name, array in noisy.items():
         finite(array, name)
-    return same(_real(case, noisy), _real(case, case.whole), 0)
+    return same(real_only(case, noisy), real_only(case, case.whole), 0)
 
 
 def padding_changes_nothing(case: Case) -> float | None:
@@ -52,7 +52,8 @@ def padding_changes_nothing(case: Case) -> float | None:
     for n in range(case.batch.size):
         if all(real[n].any() for real in case.batch.real.values()):
             alone = case.run(case.batch.compact(n))
-            row = {k: v[n : n + 1] for k, v in _rows(case, case.whole, n).items()}
+            real, read = (np.flatnonzero(case.batch.seen(side)[n]) for side in (case.batch.last, case.batch.sides[0]))
+            row = {k: v[n : n + 1] for k, v in along(case, case.whole, real, read).items()}
             worst = max(worst or 0, same(alone, row, 1e-11, f"row {n}"))
     return worst
 
@@ -150,8 +151,7 @@ def every_weight_learns(case: Case) -> float:
 
 def training_without_dropout_is_inference(case: Case) -> float:
     """With every rate 0 the two modes give equal bits, padded rows included."""
-    spec = Spec(_without_dropout(case.spec.data))
-    model = module(spec.graph, case.weights).double()
+    model = module(without_dropout(case.spec).graph, case.weights).double()
     return same(case.run(case.batch, model.train()), case.run(case.batch, model.eval()), 0)
 
 
@@ -204,22 +204,25 @@ def _wider(array: Array, axis: int, length: int) -> Array:
     return np.pad(array, widths)
 
 
-def _real(case: Case, values: Arrays) -> dict[str, Array]:
+def real_only(case: Case, values: Arrays) -> dict[str, Array]:
     """Outputs at real tokens; pooled ones as they are."""
     real = case.batch.seen(case.batch.last)
     values = {k: np.moveaxis(v, 2, 1) if v.ndim == 4 else v for k, v in values.items()}
     return {k: v[real] if k in case.timed or v.ndim == 4 else v for k, v in values.items()}
 
 
-def _rows(case: Case, values: Arrays, row: int) -> dict[str, Array]:
-    """Outputs whose row holds its real tokens only, along every axis of time."""
-    real, read = (case.batch.seen(side)[row] for side in (case.batch.last, case.batch.sides[0]))
+def along(case: Case, values: Arrays, picked: Array | None, read: Array | None) -> dict[str, Array]:
+    """Outputs at these positions of the last stack and at those that are `read` of another, along every axis of time.
+
+    None is all of them.
+    """
     kept = {}
     for port in case.spec.signature.outputs:
         kept[port.name] = values[port.name]
         for axis, size in enumerate(port.shape):
-            if {TIME, ENCODER_TIME} & names(size):
-                kept[port.name] = kept[port.name].compress(real if TIME in names(size) else read, axis)
+            index = picked if TIME in names(size) else read if ENCODER_TIME in names(size) else None
+            if index is not None:
+                kept[port.name] = kept[port.name].take(index, axis)
     return kept
 
 
@@ -248,12 +251,6 @@ def _wide(case: Case, number: int) -> Batch:
 
 def _gradient(parameter: torch.nn.Parameter) -> Array:
     return torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
-
-
-def _without_dropout(value: object) -> object:
-    if isinstance(value, dict):
-        return {k: _without_dropout(v) for k, v in value.items() if k != "dropout"}
-    return [_without_dropout(v) for v in value] if isinstance(value, list) else value
 
 
 PROPERTIES = (

@@ -49,15 +49,17 @@ def values(strategy: st.SearchStrategy[T], rounds: int) -> list[T]:
     return found
 
 
-def hold(prop: Property, number: int) -> None:
-    """Raises for the smallest case of the round that the property does not hold for, if there is one."""
+def hold(prop: Property, number: int) -> int:
+    """Of how many cases of the round it speaks; raises for the smallest that it does not hold for, if there is one."""
+    count = 0
     for case in examples(number):
         try:
-            prop.check(case)
+            count += prop.check(case) is not None
         except Exception as error:
             error.add_note(f"{case.spec.text}\n{case.batch}")  # as it came, before it is made smaller
             shrink(prop, number)
             raise
+    return count
 
 
 def shrink(prop: Property, number: int) -> None:
