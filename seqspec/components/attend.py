@@ -97,6 +97,12 @@ class Attend(Component):
         width = self.d_attention or (hidden_size if compared else None)
         return self.model_copy(update={"d_attention": width, "output": output})
 
+    @property
+    def is_seen_in_state(self) -> bool:
+        """Whether something of it is left where the layer's final state alone is read."""
+        shown = self.return_weights and self.output == "concat"
+        return self.query == "previous" or self.input_feeding or shown
+
     def width(self, hidden: int, memory: int) -> int:
         """Channels of the layer's output."""
         return hidden + memory if self.output == "concat" else hidden

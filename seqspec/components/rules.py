@@ -56,6 +56,17 @@ def outputs_are_read(stack: Stack) -> Findings:
         yield Finding("SEQ232", path, text)
 
 
+def state_is_read(stack: Stack) -> Findings:
+    """Asked where the head reads the final state alone."""
+    last, where = list(stack.flat())[-1], "the head reads the final state alone"
+    if last.recurrent and stack.final_norm:
+        yield Finding("SEQ232", ("final_norm",), f"nobody reads what this puts out: {where}")
+    if last.recurrent and last.recurrent.attend and not last.recurrent.attend.is_seen_in_state:
+        text = f"with `query: current` the state does not depend on the context, and {where}"
+        hint = "write `query: previous` or `input_feeding: true`, or choose another `pool`"
+        yield Finding("SEQ232", (*last.path, "attend"), text, hint)
+
+
 def keys_are_used(stack: Stack) -> Findings:
     """Settings of blocks and of self-attention need a block or a self-attention."""
     if not stack.has_blocks:

@@ -148,10 +148,8 @@ class Model(Component):
             and not (self.decoder.attends_to("encoder") or self.decoder.averages("encoder"))
         ):
             yield from (f.under("encoder") for f in rules.outputs_are_read(self.encoder))
-        read = {head.pooled for head in self.heads.values()} == {"final_state"} and known[self.last].last_recurrent
-        if read and self.stacks[self.last].final_norm:
-            text = "nobody reads what this puts out: the head reads the final state alone"
-            yield Finding("SEQ232", (self.last, "final_norm"), text)
+        if {head.pooled for head in self.heads.values()} == {"final_state"}:
+            yield from (f.under(self.last) for f in rules.state_is_read(self.stacks[self.last]))
         yield from self._check_heads(known)
 
     def _check_share(self, name: str, stack: Stack) -> Findings:

@@ -135,3 +135,19 @@ def test_a_bridge_is_its_equation(cells: tuple[str, str, int], bridge: dict[str,
         want = decode(model, cells, bridge, source[row, real], target[row])
         np.testing.assert_allclose(found[row], want, rtol=0, atol=1e-10)
         np.testing.assert_allclose(filed[row], want, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_a_bridge_is_read_on_the_first_call_alone(layers: int) -> None:
+    made = spec("gru", "gru", 0, {"map": "linear_tanh", "layer": "last"})
+    start = made["decoder"]["layers"][1]["initial_state"]
+    made["decoder"]["layers"] = [{"kind": "gru", "hidden_size": H, "num_layers": layers, "initial_state": start}]
+    model = seqspec.to_torch(made, seed=2).double().eval()
+    rng = np.random.default_rng(3)
+    source, target = (torch.from_numpy(rng.integers(0, V, (2, length))) for length in (5, 4))
+    with torch.no_grad():
+        whole = model(input_ids=source, decoder_input_ids=target).last_hidden_state
+        first = model(input_ids=source, decoder_input_ids=target[:, :1])
+        rest = model(decoder_input_ids=target[:, 1:], state=first.state)
+    joined = torch.cat([first.last_hidden_state, rest.last_hidden_state], 1)
+    torch.testing.assert_close(joined, whole, rtol=0, atol=1e-12)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from seqspec.components.audio import Audio
 from seqspec.components.image import Image
+from seqspec.components.inputs import Input
 from seqspec.components.rope import Rope
 from seqspec.components.tokens import Tokens
 from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, Shape, evaluate, names
@@ -66,11 +67,7 @@ class Batch:
 
     def seen(self, side: Side) -> Array:
         """True at the positions that the stack puts out for real tokens; those of sound are in front."""
-        real = self.real[side.prefix]
-        if side.prefix not in self.strides:
-            return real
-        stride = self.strides[side.prefix]
-        return np.arange(-(-real.shape[1] // stride)) < -(-real.sum(1, keepdims=True) // stride)
+        return shrunk(self.real[side.prefix], self.strides.get(side.prefix))
 
     def with_inputs(self, **inputs: Array) -> Batch:
         return replace(self, inputs={**self.inputs, **inputs})
@@ -204,7 +201,8 @@ def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...]
         for port in spec.signature.inputs:
             if side.started and port.name.startswith(f"{side.prefix}initial_state."):
                 arrays[port.name] = random.standard_normal((size, *(int(str(axis)) for axis in port.shape[1:])))
-        _tell(random, arrays, ports, side, kept, chunks if name == list(resolved.stacks)[-1] else ())
+        shown = shrunk(kept, _stride(stack.input))
+        _tell(random, arrays, ports, side, shown, chunks if name == list(resolved.stacks)[-1] else ())
         if not side.by_ids and not isinstance(stack.input, Image) and (side.padding != "none" or (pad_id is not None)):
             arrays[f"{side.prefix}attention_mask"] = kept.astype(np.int64)
     return Batch(size, sides, chunks, seed, arrays, real, _strides(sides, resolved))
@@ -221,7 +219,19 @@ def _of_images(
 
 def _strides(sides: tuple[Side, ...], model: Model) -> dict[str, int]:
     sources = zip(sides, (stack.input for stack in model.stacks.values()), strict=True)
-    return {side.prefix: prod(c.stride for c in s.convolutions) for side, s in sources if isinstance(s, Audio)}
+    return {side.prefix: stride for side, source in sources if (stride := _stride(source)) is not None}
+
+
+def _stride(source: Input) -> int | None:
+    """How many frames of a sound become one position."""
+    return prod(c.stride for c in source.convolutions) if isinstance(source, Audio) else None
+
+
+def shrunk(real: Array, stride: int | None) -> Array:
+    """True at the positions that real tokens become; those of sound are in front."""
+    if stride is None:
+        return real
+    return np.arange(-(-real.shape[1] // stride)) < -(-real.sum(1, keepdims=True) // stride)
 
 
 def _tell(

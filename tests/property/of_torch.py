@@ -20,6 +20,7 @@ from .batches import Array, Batch
 from .case import Case, state_of, tensors
 from .errors import Arrays, finite, same
 from .exempt import no_gradient
+from .reach import LENGTH
 from .recast import without_dropout
 from .rounds import Property
 
@@ -245,8 +246,9 @@ def _draw_again(model: torch.nn.Module, number: int) -> None:
 
 def _wide(case: Case, number: int) -> Batch:
     """Eight rows of several tokens, nothing padded."""
-    sides = tuple(batches.Side(s.prefix, 6, "none", by_ids=False, placed=False, typed=True) for s in case.batch.sides)
-    return batches.fill(case.spec, 8, sides, (6,), number)
+    prefixes = [side.prefix for side in case.batch.sides]
+    sides = tuple(batches.Side(p, LENGTH, "none", by_ids=False, placed=False, typed=True) for p in prefixes)
+    return batches.fill(case.spec, 8, sides, (LENGTH,), number)
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Array:

@@ -51,13 +51,14 @@ def idle(name: str, stack: Stack, pooled: str | None) -> Iterator[Idle]:
         if layer.recurrent:
             yield from _single_steps(scope, layer.recurrent, read, total)
             read = _entering(layer.recurrent, read, total)
-        if not read:
-            yield Idle(scope)
         for sublayer in reversed(layer.block):
             yield from _unscored(scope, sublayer, read, total)
             tables = [s for _, s in sublayer.opened() if _has_table(s)]
             unscored |= not all(any(len(_keys(s, q, total)) > 1 for q in read) for s in tables)
             read = _before(sublayer, read, total)
+        if not read:  # every vector from here on is the same for any input, zeros as far as nothing is added
+            yield Idle(f"{name}.")
+            return
     if unscored:  # a table may be of this attention alone
         yield Idle(f"{name}.embed_relative")
     if isinstance(stack.input, Image) and stack.input.class_token:

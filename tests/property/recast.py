@@ -11,8 +11,8 @@ from .parts import Plain, width_of
 from .strategy import Spec
 
 Change = Callable[[Plain], Plain]
-_RECURRENT = ("lstm", "gru", "rnn")
-_BARE = ("repeat", "name")  # what a recurrent layer and a linear one both say
+_ORDERED = ("lstm", "gru", "rnn", "conv")
+_BARE = ("repeat", "name")  # what these and a linear layer both say
 _PROJECTED = ("name", "heads", "kv_heads", "head_dim", "value_dim", "bias", "init_scale", "residual")
 
 
@@ -29,12 +29,12 @@ def without_dropout(spec: Spec) -> Spec:
 
 
 def without_order(spec: Spec) -> Spec:
-    """Positions, windows and recurrence taken out; a mask is what is given for each pair, or nothing."""
+    """Positions, windows, recurrence and convolutions taken out; a mask is what is given for each pair, or nothing."""
     return Spec(changed(values(spec.model.resolved()), _unordered))
 
 
 def of_documents(spec: Spec) -> Spec:
-    """Every self-attention of the last stack under a mask that has `documents`, and no recurrence there."""
+    """Every self-attention of the last stack under a mask that has `documents`, and nothing else that looks around."""
     model = spec.model.resolved()
     data, last = values(model), model.last
     heads = {key: changed(data[key], _unpooled) for key in ("head", "outputs") if key in data}
@@ -74,10 +74,10 @@ def _unpooled(plain: Plain) -> Plain:
 
 
 def _unrolled(plain: Plain) -> Plain:
-    """A linear layer in the place of a recurrent one that reads no other stack."""
+    """A linear layer in the place of a convolution, and of a recurrent layer that reads no other stack."""
     state = plain.get("initial_state")
     reads = "attend" in plain or (isinstance(state, dict) and state["kind"] == "bridge")
-    if plain.get("kind") not in _RECURRENT or reads:
+    if plain.get("kind") not in _ORDERED or reads:
         return plain
     return {key: plain[key] for key in _BARE} | {"kind": "linear", "size": width_of(plain)}
 

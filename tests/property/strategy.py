@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqspec.build import build
 from seqspec.checking import load
-from seqspec.components.rules import outputs_are_read
+from seqspec.components.rules import outputs_are_read, state_is_read
 from seqspec.components.stack import Facts
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import Signature, signature
@@ -348,5 +348,5 @@ def _head(draw: st.DrawFn, data: Mapping[str, Any]) -> Plain | None:
     model = spec.model.resolved()
     table = model.table(model.last)
     tieable = table is not None and table.d_model == spec.facts.width
-    final_state = spec.facts.last_recurrent and not model.stacks[model.last].final_norm
+    final_state = spec.facts.last_recurrent and not list(state_is_read(model.stacks[model.last]))
     return draw(parts.heads(final_state, table is not None, tieable, model.last == "encoder"))

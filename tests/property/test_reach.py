@@ -8,7 +8,7 @@ import pytest
 
 import seqspec
 
-from .reach import idle
+from .reach import LENGTH, idle
 
 FEATURES = {"input": {"kind": "features", "size": 4, "d_model": 4}}
 ATTENTION = {"kind": "attention", "heads": 2, "qk_norm": "rmsnorm"}
@@ -38,11 +38,23 @@ SCORES = {f"attention.{name}" for name in ("q_proj", "k_proj", "q_norm", "k_norm
     ],
 )  # fmt: skip
 def test_what_is_not_reached(pool: str, stack: dict[str, Any], wanted: set[str]) -> None:
+    _, covered = weights(pool, stack)
+    found = {name.rpartition(".")[0] if "_l" not in name else name for name in covered}
+    assert found == {f"encoder.layers.{name}" for name in wanted}
+
+
+@pytest.mark.parametrize("residual", ["add", "none"])
+def test_a_mask_that_hides_all_leaves_what_goes_around_it(residual: str) -> None:
+    unseen = {"all": [{"kind": "global", "tokens": [n]} for n in (LENGTH, LENGTH + 1)]}
+    first = {**ATTENTION, "mask": unseen, "residual": residual}
+    names, covered = weights("mean", {"layers": [{"block": [first]}, {"block": [ATTENTION]}]})
+    assert covered == ({n for n in names if n.startswith("encoder.layers.0.")} if residual == "add" else set(names))
+
+
+def weights(pool: str, stack: dict[str, Any]) -> tuple[list[str], set[str]]:
+    """All, and those that cannot learn."""
     head = {"kind": "embedding", "pool": pool}
     spec = seqspec.load({"seqspec": 1, "name": "x", "encoder": FEATURES | stack, "head": head})
     rows = list(idle("encoder", spec.resolved().stacks["encoder"], pool))
     names = [p.name for p in seqspec.build(spec).root.params]
-    found = {
-        name.rpartition(".")[0] if "_l" not in name else name for name in names if any(r.covers(name) for r in rows)
-    }
-    assert found == {f"encoder.layers.{name}" for name in wanted}
+    return names, {name for name in names if any(row.covers(name) for row in rows)}

@@ -111,11 +111,11 @@ class Forward:
         return item.op.torch(Face(self, group, item), *arguments, *map(Expr, pasts))
 
     def _clumsy(self, group: Group, arguments: Sequence[Expr | None], expr: Expr) -> tuple[Value, Expr] | None:
-        lazy = self.plan.once if group.stateful else ()  # must not be computed if there is a past
+        # an unsure value is read in an expression that is not evaluated if there is a past
         found = [
             (value, text)
             for value, text in zip(group.inputs, arguments, strict=True)
-            if value is not None and text is not None and value in self._inlined and value not in lazy
+            if value is not None and text is not None and value in self._inlined and value not in self._unsure
         ]
         for value, text in found:
             if expr.count(text) > 1 and not text.isidentifier():
