@@ -34,7 +34,7 @@ def train(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: float, l
     return history
 
 
-def save(model: nn.Module, spec: str, folder: Path) -> seqspec.Session:
+def save(model: nn.Module, spec: str | Path, folder: Path) -> seqspec.Session:
     """`model.safetensors`, which `to_torch(spec, weights=…)` reads again, and the compiled model, opened."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), folder / "model.safetensors")

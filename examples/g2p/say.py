@@ -29,10 +29,10 @@ def sounds(ids: np.ndarray) -> str:
     return " ".join(SOUNDS[n] for n in row[: row.index(END) if END in row else None])
 
 
-def say(session: seqspec.Session, words: list[str]) -> list[str]:
-    """All words in one batch, greedily, at most 20 sounds each."""
+def say(session: seqspec.Session, words: list[str], beams: int = 1) -> list[str]:
+    """All words in one batch, greedily or by beam search, at most 20 sounds each."""
     ids = [letters(word) for word in words]
-    made = session.generate(ids, decoder_start_id=START, eos_id=END, max_new_tokens=20)
+    made = session.generate(ids, decoder_start_id=START, eos_id=END, max_new_tokens=20, num_beams=beams)
     return [sounds(row) for row in made]
 
 
@@ -40,8 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="+", metavar="WORD")
     parser.add_argument("--model", required=True, metavar="DIR", help="what `seqspec compile --to onnx` wrote")
+    parser.add_argument("--beams", type=int, default=1, metavar="K", help="how many texts a beam search keeps")
     args = parser.parse_args()
-    for word, said in zip(args.words, say(seqspec.Session(args.model), args.words), strict=True):
+    for word, said in zip(args.words, say(seqspec.Session(args.model), args.words, args.beams), strict=True):
         print(f"{word}: {said}")
 
 

@@ -28,7 +28,7 @@ SMALL = 16  # a width up to this stays
 
 def shrink(model: seqspec.Model) -> seqspec.Model:
     """The small twin of a spec, checked."""
-    data = model.model_dump(by_alias=True, exclude_none=True)
+    data = model.model_dump(by_alias=True, exclude_none=True, exclude={"tokenizer"})
     unit = _unit(data)
     for name in ("encoder", "decoder"):
         if name in data:
