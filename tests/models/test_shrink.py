@@ -35,7 +35,9 @@ def groups(model: seqspec.Model) -> list[float]:
 def test_it_is_the_same_model_smaller(path: Path) -> None:
     model = seqspec.load(path)
     small = shrink(model)
-    before, after = (m.model_dump(by_alias=True, exclude_none=True) for m in (model, small))
+    before, after = (
+        m.model_dump(by_alias=True, exclude_none=True) for m in (model.model_copy(update={"tokenizer": None}), small)
+    )
     assert kinds(after) == kinds(before)
     assert groups(small) == groups(model)
     assert sum(prod(p.shape) for p in seqspec.build(small).root.params) < 80_000

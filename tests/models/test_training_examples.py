@@ -60,7 +60,7 @@ def test_the_loss_falls(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "training" in said.err  # the bar's label; the bar itself is for terminals
     (weights,) = tmp_path.glob("*/model.safetensors")
     session = seqspec.Session(weights.parent / "onnx")
-    model = seqspec.to_torch((weights.parent / "onnx" / "spec.yaml").read_text(), weights=weights).eval()
+    model = seqspec.to_torch(weights.parent / "onnx" / "spec.yaml", weights=weights).eval()
     ids = np.array([[1, 3, 4], [4, 3, 2]])
     given = {port.name: ids for port in session.inputs if port.name.endswith("input_ids")}
     with torch.no_grad():
