@@ -1,4 +1,4 @@
-"""An input that may be left out, and then is zeros."""
+"""An optional input with zeros as its default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 
 @primitive
 class OrZeros(Op):
-    """given[B, T]?, like[B, T] -> given, or zeros of the same kind where it is None."""
+    """given[B, T]?, like[B, T] -> given, or zeros like `like` if it is None."""
 
     likes = (1,)
 

@@ -1,4 +1,4 @@
-"""Several linear maps of one input as one, and its output in parts again: what kernels of attention read."""
+"""Several linear maps of one input packed into one, as attention kernels read it, and the split of its output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PackedLinear(Op):
 
     @property
     def outputs(self) -> int:
-        """The width of all parts together."""
+        """The total width of all parts."""
         return sum(part.outputs for part in self.parts)
 
     def infer(self, x: Value) -> tuple[Type, ...]:
@@ -68,13 +68,13 @@ class PackedLinear(Op):
         return (y if bias is None else o.Add(y, bias),)
 
     def bias_of(self, o: OnnxWriter) -> Any | None:
-        """The biases in ONNX, side by side, if there is one."""
+        """The concatenated biases in ONNX, or None if no part has one."""
         biased = [f"{part.name}.bias" for part in self.parts if part.bias]
         tag = f"{'_'.join(part.name for part in self.parts)}.bias"
         return o.derived(tag, (self.outputs,), self._joined, *biased) if biased else None
 
     def _joined(self, np: Any, *biases: Array) -> Array:
-        """Zeros where a part has no bias."""
+        """The concatenated biases, with zeros for parts without one."""
         given = iter(biases)
         return np.concatenate([next(given) if p.bias else np.zeros(p.outputs, biases[0].dtype) for p in self.parts])
 

@@ -1,4 +1,4 @@
-"""Where the real tokens are, and zeros where they are not."""
+"""The mask of real tokens, and zeros at padding."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ def zero_padding(x, mask):
 class Padding(Op):
     """x[B, T, …], attention_mask[B, S]? -> mask[B, S]?, True = real; S = P + T where it looks back, else T.
 
-    A mask that is given wins: over all of S, or over the chunk's T alone. Otherwise x are ids and `pad_id` is padding,
-    except at a sequence's first position with `keep_first` (a decoder may start with pad_id). The result is None where
-    nothing is known to be padding, unless `always`. It is the state `attention_mask` of an op that looks back.
+    A given mask wins; it covers all of S, or only the T new tokens. Otherwise, if there is a `pad_id`, x are ids and
+    that id is padding, except at the first position of a sequence with `keep_first` (a decoder may start with pad_id).
+    The result is None if nothing is known to be padding, unless `always`. With `looks_back` it is the state
+    `attention_mask`.
     """
 
     pad_id: int | None = None
@@ -112,10 +113,10 @@ class Padding(Op):
         return Expr(f"{t.use(_PADDING_MASK)}({arguments})")
 
     def onnx(self, o: OnnxWriter, x: Any, attention_mask: Any, past: Any | None = None) -> tuple[Any, ...]:
-        return (o.cast(attention_mask, "bool"),)  # always given in full there
+        return (o.cast(attention_mask, "bool"),)  # ONNX files always take the whole mask
 
     def _own(self, np: Any, x: Array, past: Array | None) -> Array | None:
-        """What the chunk says of itself."""
+        """The mask of the chunk by its own ids."""
         if self.pad_id is None:
             return np.ones(x.shape[:2], bool) if self.always else None
         real = x != self.pad_id
@@ -131,7 +132,7 @@ class Padding(Op):
 class ZeroPadding(Op):
     """x[B, T, I], mask[B, S]? -> x with zeros at padding, by the last T columns of the mask.
 
-    Whatever stands there, NaN included, reaches nothing behind it, and no gradient comes back.
+    Values at padding, NaN included, cannot spread from there, and get no gradient.
     """
 
     def infer(self, x: Value, mask: Value | None) -> tuple[Type, ...]:

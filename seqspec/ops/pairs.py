@@ -1,6 +1,7 @@
-"""How many (query, key) pairs a mask allows: what attention costs. Every token counts as real, and nothing as given.
+"""Counts the (query, key) pairs that a mask allows, which determine the cost of attention. All tokens count as real.
 
-Without data a `Documents` or a `Given` allows all, and a `Prefix`, being empty, nothing.
+Masks that depend on run-time data are counted without it: `Documents` and `Given` allow everything, `Prefix`, as an
+empty prefix, nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Spans = list[tuple[int, int]]  # from, to: sorted, apart from each other, none e
 
 @lru_cache(maxsize=256)
 def pairs(mask: Mask, queries: int, keys: int) -> int:
-    """Allowed pairs when query i sits at key `keys - queries + i`."""
+    """The number of allowed pairs, where query i sits at key `keys - queries + i`."""
     short = normalise(mask)
     if isinstance(short, Band):
         return short.pairs(queries, keys)
@@ -76,7 +77,7 @@ def _blocks(mask: BlockSparse, block: int, keys: int) -> Spans:
 
 @lru_cache(maxsize=16)
 def _drawn_with(mask: BlockSparse, count: int) -> tuple[tuple[int, ...], ...]:
-    """For each block, those that it draws and those that draw it."""
+    """For each block, the blocks that it draws and those that draw it."""
     found: list[list[int]] = [[] for _ in range(count)]
     for block in range(count):
         for draw in range(mask.random):

@@ -1,4 +1,4 @@
-"""Where the tokens of a row stand to each other: what masks and biases of attention are made of."""
+"""Positions of tokens in their row and in their document, from which masks and biases of attention are made."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Places(Op):
 
 @primitive
 class DocumentIds(Op):
-    """x[B, T, …], document_ids[B, T]? -> documents[B, S]: the past's, then these; 0 where none are given.
+    """x[B, T, …], document_ids[B, T]? -> documents[B, S]: those of the past, then these; 0 if none are given.
 
     The result is the state `document_ids`.
     """
@@ -146,7 +146,7 @@ class DocumentIds(Op):
 class DocumentPlaces(Op):
     """x[B, T, …], documents[B, S], mask[B, S]? -> place[B, S] int64 in the token's own document, counting real tokens.
 
-    Each document starts at 0. The result is the state `document_places`, so that a step compares with the past once.
+    Each document starts at 0. The result is the state `document_places`, so that a step need not recount the past.
     """
 
     looks_back: bool = False
@@ -189,10 +189,10 @@ class DocumentPlaces(Op):
 
 @primitive
 class PrefixLength(Op):
-    """x[B, T, …], prefix_length[B]? -> prefix[B]: as given now or before, 0 where it never was.
+    """x[B, T, …], prefix_length[B]? -> prefix[B]: as given now or in an earlier call, else 0.
 
-    The result is the state `prefix_length`. The prefix must lie in the first call: what it sees ahead is not there yet
-    in a chunk that ends inside it.
+    The result is the state `prefix_length`. The whole prefix must be in the first call, since attention within it is
+    bidirectional.
     """
 
     looks_back: bool = False

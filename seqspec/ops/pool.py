@@ -1,4 +1,4 @@
-"""x[B, T, D] -> one vector a sequence [B, D]"""
+"""x[B, T, D] -> one vector per sequence [B, D]"""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ _WHOLE: dict[Kind, str] = {"first": "{}[:, 0]", "last": "{}[:, -1]", "mean": "{}
 class Pool(Op):
     """x[B, T, D], mask[B, S]? -> [B, D]: the first or last real token, or the mean or maximum over the real ones.
 
-    The last T columns of the mask count. A row without any real token gives zeros. `last` may be stateful, and then
-    looks at all chunks so far: a chunk without any real token, or of no length, changes nothing.
+    Only the last T columns of the mask matter. A row without real tokens gives zeros. `last` may be stateful and then
+    covers all chunks so far: a chunk without real tokens, or of length 0, changes nothing.
     """
 
     kind: Kind
@@ -160,7 +160,7 @@ class Pool(Op):
 
 
 def _mean(o: OnnxWriter, x: Any, real: Any | None) -> Any:
-    x = o.cast(x, "float32")  # a sum over many positions is past what half precision holds
+    x = o.cast(x, "float32")  # a sum over many positions may overflow in half precision
     if real is None:
         return o.cast(o.ReduceMean(x, o.ints(1), keepdims=0), "float")
     count = o.ReduceSum(o.cast(real, "float32"), o.ints(1), keepdims=0)

@@ -1,4 +1,4 @@
-"""Where a token stands, and tables of vectors for it."""
+"""Positions of tokens, and the vectors for them: learned tables and sinusoids."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def half_split_sinusoids(positions, width, base, dtype):
 class Positions(Op):
     """x[B, T, …], mask[B, S]?, position_ids[B, T]? -> positions[B, T] int64.
 
-    They count real tokens from 0, the past included, so that padding anywhere changes nothing; padding before the first
-    real token is at 0. Given position_ids win. In PyTorch one row [1, T] stands for all where nothing is padded.
+    Positions count real tokens from 0, the past included, so padding anywhere changes nothing; padding before the first
+    real token is at 0. Given position_ids win. In PyTorch the result is one row [1, T] if nothing is padded.
     """
 
     looks_back: bool = False
@@ -114,9 +114,9 @@ class Positions(Op):
 
 @primitive
 class LearnedPositions(Op):
-    """positions[B, T] -> weight[position] [B, T, D]; weight[max_length, D] starts normal with deviation 0.02.
+    """positions[B, T] -> weight[position] [B, T, D]; weight[max_length, D] starts normal, standard deviation 0.02.
 
-    A position past the table, or below 0, is an error.
+    A position beyond the table or below 0 is an error.
     """
 
     max_length: int
@@ -146,18 +146,18 @@ class LearnedPositions(Op):
         return Expr(f"{t.module}({t.use(WITHIN_TABLE)}({positions}, {self.max_length}))")
 
     def onnx(self, o: OnnxWriter, positions: Any) -> tuple[Any, ...]:
-        # Gather reads a negative index from the end: one past the table is refused instead
+        # Gather would count a negative index from the end, so it is replaced by one that is out of range
         refused = o.Where(o.Less(positions, o.ints(0)), o.ints(self.max_length), positions)
         return (o.Gather(o.param("weight"), refused, axis=0),)
 
 
 @primitive
 class SinusoidalPositions(Op):
-    """positions[B, T], x[B, T, D] -> sines and cosines [B, T, D] in the dtype of x, which says nothing else.
+    """positions[B, T], x[B, T, D] -> sines and cosines [B, T, D] in the dtype of x, which is not read otherwise.
 
-    `interleaved`: channel i is the sine (i even) or cosine (i odd) of position · base^(−2⌊i/2⌋/D), any D.
-    `half_split`: n = ⌊D/2⌋ sines, then as many cosines, of position · base^(−j/(n − 1)), and a 0 where D is odd: note
-    the n − 1, by which the last frequency is 1/base exactly (tensor2tensor, fairseq, Whisper).
+    `interleaved`: channel i is the sine (i even) or cosine (i odd) of position · base^(−2⌊i/2⌋/D), for any D.
+    `half_split`: n = ⌊D/2⌋ sines, then n cosines, of position · base^(−j/(n − 1)), and a 0 if D is odd. With n − 1 the
+    last frequency is exactly 1/base (tensor2tensor, fairseq, Whisper).
     """
 
     likes = (1,)
@@ -208,5 +208,5 @@ class SinusoidalPositions(Op):
 
 
 def count_real(o: OnnxWriter, mask: Any) -> Any:
-    """mask[B, S] -> how many real tokens there are up to each, itself included."""
+    """mask[B, S] -> the number of real tokens up to and including each [B, S] int64."""
     return o.CumSum(o.cast(mask, "int64"), o.scalar(1, "int64"))

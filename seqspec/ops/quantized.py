@@ -11,16 +11,16 @@ from seqspec.ops.linear import Linear
 from seqspec.ops.packed import PackedLinear
 
 BLOCK = 32
-_STRIP = 1 << 20  # numbers rounded at once: what that needs besides stays small
+_STRIP = 1 << 20  # how many numbers are rounded at once, to keep temporary arrays small
 
 
 @primitive
 class MatMulNBits(FusedOp):
-    """x[..., I] -> x Wᵀ + b [..., O], W[O, I] rounded: (q − 2^(bits−1)) · scale, 32 inputs to an output share a scale.
+    """x[..., I] -> x Wᵀ + b [..., O], W[O, I] rounded to (q − 2^(bits−1)) · scale, one scale per block of 32 inputs.
 
-    The scale makes −2^(bits−1) of the number that is largest in its block. The body is the map as it was; the reference
-    rounds its weights. The kernel also rounds x to 8 bits, block by block (`accuracy_level` 4). `tie` is the path of a
-    table that is given: it stays as it is for whoever else reads it.
+    The scale maps the number of largest magnitude in a block to −2^(bits−1). The body is the original map; the
+    reference rounds its weights. The kernel also rounds x to 8 bits, block by block (`accuracy_level` 4). `tie` is the
+    path of a tied table, which is stored unrounded for its other readers.
     """
 
     bits: int = 4
@@ -32,7 +32,7 @@ class MatMulNBits(FusedOp):
 
     @property
     def map(self) -> Op:
-        """The map as it was."""
+        """The original map."""
         return next(self._nodes()).op
 
     def reference(self, np: Any, weights: Weights, *inputs: Array) -> tuple[Array, ...]:
@@ -70,13 +70,13 @@ class MatMulNBits(FusedOp):
 
     @property
     def _shape(self) -> tuple[int, int]:
-        """Of the whole weight, [O, I]."""
+        """The shape of the whole weight, [O, I]."""
         named = dict(self.attributes)
         return int(named["N"]), int(named["K"])
 
 
 def numbers(np: Any, weight: Array, bits: int) -> tuple[Array, Array]:
-    """weight[O, I] -> q[O, I / 32, 32] uint8 and scale[O, I / 32]; behind the last input come zeros."""
+    """weight[O, I] -> q[O, ⌈I / 32⌉, 32] uint8 and scale[O, ⌈I / 32⌉]; the last block is padded with zeros."""
     blocks = np.pad(weight, ((0, 0), (0, -weight.shape[1] % BLOCK))).reshape(len(weight), -1, BLOCK)
     largest = np.take_along_axis(blocks, np.abs(blocks).argmax(-1, keepdims=True), -1)
     half = 1 << (bits - 1)
@@ -97,7 +97,7 @@ def unpacked(np: Any, stored: Array, bits: int) -> Array:
 
 
 def rounded(np: Any, weight: Array, bits: int) -> Array:
-    """weight[O, I] as it is after the way through `bits`."""
+    """weight[O, I], rounded to `bits` and back."""
     return restored(np, *numbers(np, weight, bits), bits, weight.shape[1])
 
 
@@ -115,7 +115,7 @@ def _scales(np: Any, weights: Sequence[Array], bits: int) -> Array:
 
 
 def _strips(weights: Sequence[Array]) -> Iterator[Array]:
-    """The rows of all weights, some at a time."""
+    """The rows of all weights, a few at a time."""
     for weight in weights:
         rows = max(1, _STRIP // weight.shape[1])
         yield from (weight[start : start + rows] for start in range(0, len(weight), rows))

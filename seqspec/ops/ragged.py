@@ -1,4 +1,4 @@
-"""Padding inside a loop over time: which steps are real, and a state that stands still where they are not."""
+"""Padding inside a loop over time: which steps are real, and a state that is kept where they are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def real_steps(mask, x):
 
 @primitive
 class RealSteps(Op):
-    """mask[B, S]?, x[B, T, …] -> bool[B, T]: the chunk's own columns of the mask, True where there is none."""
+    """mask[B, S]?, x[B, T, …] -> bool[B, T]: the last T columns of the mask, or True everywhere without one."""
 
     def infer(self, mask: Value | None, x: Value) -> tuple[Type, ...]:
         return (Type(x.shape[:2], "bool"),)
@@ -48,7 +48,7 @@ class RealSteps(Op):
 
 @primitive
 class KeepAtPadding(Op):
-    """real[B], new[B, H], old[B, H] -> new where the step is real, else old."""
+    """real[B], new[B, H], old[B, H] -> new in rows whose step is real, else old."""
 
     def infer(self, real: Value, new: Value, old: Value) -> tuple[Type, ...]:
         if new.shape != old.shape:

@@ -1,4 +1,4 @@
-"""What `Gru`, `Lstm` and `Rnn` share: stacked, bidirectional, ragged recurrent layers with their state batch first."""
+"""What `Gru`, `Lstm` and `Rnn` share: stacked and bidirectional layers over padded sequences, states batch first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Choice = TypeVar("Choice")
 
 
 class Direction(NamedTuple):
-    """One direction of one layer: its number among all, the suffix of its parameters, what it reads."""
+    """One direction of one layer: its index among all, the suffix of its parameters, the width that it reads."""
 
     number: int
     suffix: str
@@ -40,11 +40,11 @@ class Direction(NamedTuple):
 class Recurrent(Op):
     """x[B,T,I], mask[B,S]?, h0[B,L·D,O]? (c0[B,L·D,H]?) -> y[B,T,D·O], h[B,L·D,O] (c[B,L·D,H])
 
-    True in the mask is real; one longer than x counts by its last T columns. Padding may lie anywhere: it is skipped,
-    its outputs are zeros, the final state is the one after the last real step (backward: after the first), and a row
-    with no real step keeps its initial state. States are batch first, layer by layer, forward before backward. A past
-    wins over h0, which wins over zeros. `dropout` acts between layers; parameters have torch's names and layouts.
-    O is H, unless an LSTM projects what it puts out.
+    True in the mask is real; only its last T columns matter. Padding may be anywhere: it is skipped, its outputs are
+    zeros, the final state is that after the last real step (backward: after the first), and a row without real steps
+    keeps its initial state. States are batch first, layer by layer, forward before backward. A past wins over h0, which
+    wins over zeros. `dropout` acts between layers. Parameters have torch's names and layouts. O is H, unless an LSTM
+    projects its output.
     """
 
     input_size: int
@@ -70,12 +70,12 @@ class Recurrent(Op):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Channels of each state; the first is what a direction puts out."""
+        """Channels of each state; the first is also the output width of a direction."""
         return self.rule.widths(self.hidden_size)
 
     @property
     def native(self) -> bool:
-        """Whether torch's own module has this form; else the emitted file steps through time."""
+        """Whether torch has a module of this form; otherwise the emitted file steps through time."""
         return self.rule.native and self.bias != "single"
 
     def infer(self, x: Value, mask: Value | None = None, *initial: Value | None) -> tuple[Type, ...]:
@@ -94,7 +94,7 @@ class Recurrent(Op):
         return tuple(p for layer in self.layers() for d in layer for p in self._direction_params(d))
 
     def initial(self, name: str) -> Init:
-        """How the parameter of this name (without its suffix) starts."""
+        """The initialisation of the parameter of this name, without its suffix."""
         return uniform(self.hidden_size)
 
     def states(self, x: Value, *_: Value | None) -> tuple[State, ...]:
@@ -141,7 +141,7 @@ class Recurrent(Op):
         return (y, *states)
 
     def _reference_direction(self, np: Any, weights: Weights, d: Direction, x: Array, states: Sequence[Array]) -> Array:
-        """x[N,I] -> y[N,O] over real steps alone; writes the final state into states[L·D,O] and the like."""
+        """x[N,I] -> y[N,O] over the real steps; writes the final state into `states`, [L·D,O] and [L·D,H]."""
         gates = Gates.read(np, weights, d.suffix)
         state = tuple(s[d.number] for s in states)
         y = np.zeros((len(x), self.widths[0]), x.dtype)
@@ -196,7 +196,7 @@ class Recurrent(Op):
         return recurrent_onnx.run(o, self.rule.kind, attributes, sizes, layers, x, mask, starts)
 
     def _onnx_layer(self, o: OnnxWriter, layer: tuple[Direction, ...]) -> recurrent_onnx.Layer:
-        """A layer's weights with ONNX's blocks of gates; a bias that is not there is zeros beside one that is."""
+        """A layer's weights in ONNX's order of gates. If only one bias exists, the other is zeros."""
         rule, biases = self.rule, BIASES[self.bias]
         peephole = "weight_ch" in rule.more_parameters(self.hidden_size)
         rows = rule.gates * self.hidden_size
@@ -236,7 +236,7 @@ class Recurrent(Op):
             )
 
     def _arguments(self, inputs: Sequence[Any]) -> tuple[Any, Any, list[Any], list[Any]]:
-        """x, mask, initial states, pasts; whatever is left out is None."""
+        """x, mask, initial states, pasts; None for those left out."""
         count = len(self.rule.carried)
         split = len(inputs) - (count if self.stateful else 0)
         x, mask, *given = tuple(inputs[:split]) + (None,) * (2 + count - split)
@@ -252,12 +252,12 @@ class Recurrent(Op):
 
 
 def _first(*choices: Choice | None) -> Choice | None:
-    """The first that is there."""
+    """The first that is not None."""
     return next((c for c in choices if c is not None), None)
 
 
 def _start(past: Expr | None, initial: Expr | None) -> Expr | None:
-    """The past, or before there is one, the initial value, which is evaluated only then."""
+    """The past, or if it is None the initial value, which is evaluated only then."""
     if past is None or initial is None:
         return _first(past, initial)
     return Expr.infix(f"{initial} if {past} is None else {past}")

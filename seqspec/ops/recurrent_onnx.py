@@ -1,4 +1,4 @@
-"""Recurrent layers in ONNX: time first, real steps gathered to the front, and back where they came from."""
+"""Recurrent layers in ONNX: time first, with real steps gathered to the front and scattered back afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a run has to know of its layers."""
+    """The sizes that all layers share."""
 
     input: int
     hidden: int
@@ -29,7 +29,7 @@ class Sizes:
 
 
 class Real(NamedTuple):
-    """lengths[B]; place[B,T]: which step of the compacted row each step is, padding behind; row[B,1]."""
+    """lengths[B]; place[B,T], the index of each step in the compacted row, where padding comes last; row[B,1]; t[T]."""
 
     lengths: Any
     place: Any
@@ -78,14 +78,14 @@ def _real(o: OnnxWriter, x: Any, mask: Any) -> Real:
 
 
 def _compacted(o: OnnxWriter, x: Any, real: Real, sizes: Sizes) -> Any:
-    """[B,T,I] -> [T,B,I], real steps first: the gather does the work of the transpose, and costs no more."""
+    """[B,T,I] -> [T,B,I], real steps first. The gather replaces the transpose and costs no more."""
     order = o.ScatterElements(real.place, real.place, o.Expand(real.t, o.Shape(real.place)), axis=1)
     rows = o.Transpose(o.Add(order, o.Mul(real.row, o.size(x, 1))), perm=[1, 0])
     return o.Gather(o.Reshape(x, o.ints(-1, sizes.input)), rows)
 
 
 def _batch_first(o: OnnxWriter, y: Any, real: Real | None, sizes: Sizes) -> Any:
-    """[T,D,B,H] -> [B,T,D·H], every step back in its place; ONNX leaves zeros behind the real ones."""
+    """[T,D,B,H] -> [B,T,D·H], every step back in its place; ONNX puts zeros after the real ones."""
     both = sizes.directions == 2
     if real is None:
         y = o.Transpose(y, perm=[2, 0, 1, 3])
@@ -116,7 +116,7 @@ def _by_layer(o: OnnxWriter, start: Any, layers: int) -> list[Any]:
 
 
 def _final(o: OnnxWriter, parts: Sequence[Any], start: Any, lengths: Any) -> Any:
-    """[D,B,H] of every layer -> [B,L·D,H]; onnxruntime gives zeros for a row without a step, which keeps its start."""
+    """[D,B,H] of every layer -> [B,L·D,H]. A row without steps keeps its start; onnxruntime gives zeros for it."""
     final = o.Transpose(parts[0] if len(parts) == 1 else o.Concat(*parts, axis=0), perm=[1, 0, 2])
     if start is None:
         return final

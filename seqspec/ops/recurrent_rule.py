@@ -1,4 +1,4 @@
-"""The equation of one recurrent step and its parameters: what a layer and a cell of one kind have in common."""
+"""The equation of one recurrent step and its parameters, which layers and cells of one kind share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BIAS_NAMES = ("bias_ih", "bias_hh")
 
 
 class Gates(NamedTuple):
-    """W[G·H,I], U[G·H,H], b[G·H], c[G·H] of one direction or cell, for a reference; absent biases are zeros.
+    """W[G·H,I], U[G·H,H], b[G·H], c[G·H] of one direction or cell, for references; absent biases are zeros.
 
-    `peephole` and `projection` are `weight_ch` and `weight_hr` of an LSTM that has them.
+    `peephole` and `projection` are an LSTM's `weight_ch` and `weight_hr`, if it has them.
     """
 
     W: Array
@@ -40,38 +40,38 @@ class Gates(NamedTuple):
 class Rule(ABC):
     """The equation of one step, in every face."""
 
-    kind: ClassVar[str]  # in torch and in ONNX
-    gates: ClassVar[int]  # blocks of rows in each weight
+    kind: ClassVar[str]  # the name in torch and in ONNX
+    gates: ClassVar[int]  # the number of blocks of rows in each weight
     carried: ClassVar[tuple[str, ...]] = ("h",)
-    onnx_blocks: ClassVar[tuple[int, ...]]  # which of torch's blocks each of ONNX's is
+    onnx_blocks: ClassVar[tuple[int, ...]]  # for each of ONNX's blocks, the index of torch's
 
     @property
     @abstractmethod
     def native(self) -> bool:
-        """Whether torch has it, given both biases or none."""
+        """Whether torch has this layer, given two biases or none."""
 
     @property
     def native_cell(self) -> bool:
-        """The same of torch's cell."""
+        """Whether torch has this cell."""
         return self.native
 
     @property
     def options(self) -> str:
-        """More constructor arguments of torch's module."""
+        """Further constructor arguments of torch's module."""
         return ""
 
     @property
     def stepwise_options(self) -> str:
-        """More constructor arguments of the emitted file's own module."""
+        """Further constructor arguments of the emitted file's own module."""
         return ""
 
     @property
     def in_onnx(self) -> bool:
-        """Whether ONNX's op has it; else a file steps through time."""
+        """Whether ONNX's op can compute it; otherwise a file steps through time."""
         return True
 
     def widths(self, hidden_size: int) -> tuple[int, ...]:
-        """Channels of each carried value; the first is what is put out."""
+        """Channels of each carried value; the first is the output."""
         return (hidden_size,) * len(self.carried)
 
     def more_parameters(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
@@ -79,7 +79,7 @@ class Rule(ABC):
         return {}
 
     def onnx_peephole(self, np: Any, weight: Array) -> Array:
-        """`weight_ch` with ONNX's blocks."""
+        """`weight_ch` in ONNX's order of blocks."""
         raise NotImplementedError
 
     @property
@@ -94,7 +94,7 @@ class Rule(ABC):
 
     @property
     def onnx_signs(self) -> tuple[int, ...]:
-        """Which of ONNX's blocks are negated."""
+        """The sign of each of ONNX's blocks; −1 negates it."""
         return (1,) * self.gates
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Rule(ABC):
 
     @abstractmethod
     def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The next state from x[B, I] and state[B, H] each, in nodes: a cell's."""
+        """The next state from x[B, I] and state[B, H] each, as nodes of a cell."""
 
 
 def parameter_shapes(rule: Rule, input_size: int, hidden_size: int, bias: Bias) -> dict[str, Shape]:
@@ -123,7 +123,7 @@ def parameter_shapes(rule: Rule, input_size: int, hidden_size: int, bias: Bias) 
 
 
 def step_flops(rule: Rule, input_size: int, hidden_size: int) -> int:
-    """Of one row and step: the matrices; gates, biases and peepholes count nothing."""
+    """FLOPs of one row and step: the matrix products; gates, biases and peepholes are not counted."""
     return sum(step_products(rule, input_size, hidden_size))
 
 
@@ -136,17 +136,17 @@ def step_products(rule: Rule, input_size: int, hidden_size: int) -> tuple[int, i
 
 
 def uniform(hidden_size: int) -> Init:
-    """torch's start of everything recurrent: uniform in ±1/√H."""
+    """torch's initialisation of all recurrent parameters: uniform in ±1/√H."""
     return Init("uniform", (1 / sqrt(hidden_size),))
 
 
 def sigmoid(np: Any, x: Array) -> Array:
-    """1 / (1 + e⁻ˣ), by tanh: it overflows nowhere."""
+    """1 / (1 + e⁻ˣ), by tanh, which never overflows."""
     return (1 + np.tanh(x / 2)) / 2
 
 
 def input_gates(o: OnnxWriter, x: Any, bias: Bias, summed: int = 0) -> Any:
-    """W x + b of a cell; `summed` is the number of rows where c can be added there too."""
+    """W x + b of a cell. With `summed`, the number of rows, the second bias c is added too."""
     b = o.param("bias_ih") if bias != "none" else None
     if summed and bias == "double":
         b = o.derived("bias", (summed,), lambda np, b, c: b + c, *BIAS_NAMES)

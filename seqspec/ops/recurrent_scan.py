@@ -1,4 +1,4 @@
-"""Recurrent layers that ONNX's ops lack, as a Scan over one step."""
+"""Recurrent layers that ONNX has no op for, as a Scan over one step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FARTHEST = -(2**31)
 
 @primitive
 class LstmStep(LstmCell):
-    """x[B,I], h[B,O], c[B,H] -> h', c': a cell whose parameters are those of one direction of a layer."""
+    """x[B,I], h[B,O], c[B,H] -> h', c': a cell with the parameters of one direction of a layer."""
 
     suffix: str = "_l0"
 
@@ -35,7 +35,7 @@ class LstmStep(LstmCell):
         return super().reference(np, {n.removesuffix(self.suffix): w for n, w in weights.items()}, x, *state)
 
     def declare(self) -> None:  # type: ignore[override]
-        """None: its parameters stand alone."""
+        """None: it has parameters but no module."""
 
     def helpers(self) -> tuple[Helper, ...]:
         return ()
@@ -94,12 +94,12 @@ def _direction(o: OnnxWriter, op: Recurrent, d: Direction, x: Any, real: Any, be
 
 
 def _reversed(o: OnnxWriter, x: Any) -> Any:
-    """[B,T,…] from its end."""
+    """[B,T,…] reversed in time."""
     return o.Slice(x, o.ints(-1), o.ints(_FARTHEST), o.ints(1), o.ints(-1))
 
 
 def _body(op: Recurrent, d: Direction, padded: bool) -> Region:
-    """h, c, x (, real) -> h', c', h'; the states stand still at padding."""
+    """h, c, x (, real) -> h', c', h'. Padding keeps the states."""
     b, batch = Builder(f"Step{d.suffix}"), dim(BATCH)
     states = [b.input(n, (batch, width)) for n, width in zip(op.rule.carried, op.widths, strict=True)]
     x = b.input("x", (batch, d.input_size))

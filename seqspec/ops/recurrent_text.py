@@ -1,4 +1,4 @@
-"""The functions and the modules of the emitted file that recurrent layers and cells run through."""
+"""The functions and modules of the emitted file that recurrent layers and cells use."""
 
 from __future__ import annotations
 

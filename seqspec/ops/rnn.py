@@ -1,4 +1,4 @@
-"""The plain recurrent layer."""
+"""The simple recurrent layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Rnn(Recurrent):
 
 @dataclass(frozen=True)
 class RnnRule(Rule):
-    """One step of a plain recurrent layer."""
+    """One step of a simple recurrent layer."""
 
     activation: Activation
 

@@ -1,4 +1,4 @@
-"""Rotary positions: pairs of channels turn by position · frequency, so that scores see only distances."""
+"""Rotary positions: pairs of channels are rotated by position · frequency, so that scores depend on distances only."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def rotate_interleaved(x, cos, sin):
 class RopeTables(Op):
     """positions[B, T], x -> cos, sin [B, T, width / 2] of position · theta^(−2i/width), in the dtype of x.
 
-    `width` is how many channels of a head turn; `scaling` changes their frequencies. Angles are float64 and
-    rounded once, at the end: float16 angles are off by 0.8 in the cosine at position 2000, and bfloat16 cannot tell 256
-    from 257.
+    `width` is the number of rotated channels of a head; `scaling` changes their frequencies. Angles are computed in
+    float64 and rounded once, at the end: with float16 angles the cosine is off by 0.8 at position 2000, and bfloat16
+    cannot tell 256 from 257.
     """
 
     likes = (1,)
@@ -90,7 +90,7 @@ class RopeTables(Op):
         return 3 * prod(positions.shape) * (self.width // 2)  # a product, a cosine, a sine
 
     def frequencies(self) -> list[float]:
-        """Radians a position turns each pair by, before a scaling that goes by the length."""
+        """Radians per position for each pair, before any scaling by length."""
         plain = [self.theta ** (-2 * i / self.width) for i in range(self.width // 2)]
         return self.scaling.scaled(plain, self.theta) if isinstance(self.scaling, Fixed) else plain
 
@@ -120,7 +120,7 @@ class RopeTables(Op):
     def onnx(self, o: OnnxWriter, positions: Any, x: Any) -> tuple[Any, ...]:
         place = o.cast(o.Unsqueeze(positions, o.ints(-1)), "float64")
         if isinstance(self.scaling, ByLength):
-            # a 0 in front, since there is no largest of no positions
+            # with a 0 added, since an empty row has no maximum
             ends = o.Pad(o.Add(positions, o.ints(1)), o.ints(0, 1, 0, 0))
             lengths = o.Unsqueeze(o.ReduceMax(ends, o.ints(1), keepdims=1), o.ints(-1))
             frequencies = self.scaling.onnx(o, self.frequencies(), lengths)
@@ -135,7 +135,7 @@ class RopeTables(Op):
 
 @primitive
 class Rope(Op):
-    """x[B, H, T, d], cos, sin [B or 1, T, width / 2] -> x, its first `width` channels turned, the rest as they were.
+    """x[B, H, T, d], cos, sin [B or 1, T, width / 2] -> x with its first `width` channels rotated, the rest unchanged.
 
     Pair (a, b) -> (a cos − b sin, b cos + a sin). `half_split` pairs channels (i, i + width/2), as Hugging Face stores
     LLaMA's weights; `interleaved` pairs (2i, 2i + 1), as GPT-J and the original paper do.

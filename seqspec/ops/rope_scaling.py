@@ -1,7 +1,7 @@
-"""How rotary frequencies change for texts longer than those of training. Formulas as in transformers' rope utilities.
+"""Scalings of rotary frequencies for texts longer than those of training, as in transformers' rope utilities.
 
-`pair` i of width/2 turns by theta^(−2i/width) a position; each scaling says what becomes of that. `Dynamic` and
-`LongRope` depend on how long a row is: its largest position + 1, the past included.
+Pair i of width/2 rotates by theta^(−2i/width) per position; a scaling changes these frequencies. `Dynamic` and
+`LongRope` depend on the length of a row: its largest position + 1, the past included.
 """
 
 from __future__ import annotations
@@ -69,17 +69,19 @@ def longrope_scaled(frequencies, positions, short_factor, long_factor, original_
 
 @primitive
 class Fixed(Data):
-    """A scaling that is the same for every row: a number a pair."""
+    """A scaling that is the same for every row: one frequency per pair."""
 
     def scaled(self, frequencies: list[float], theta: float) -> list[float]:
+        """The changed frequencies."""
         raise NotImplementedError
 
     @property
     def attention_factor(self) -> float:
-        """What cosines and sines are multiplied with."""
+        """The factor on cosines and sines."""
         return 1.0
 
     def torch(self, t: TorchWriter, frequencies: str, width: int, theta: float) -> str:
+        """The changed frequencies as PyTorch text."""
         raise NotImplementedError
 
 
@@ -98,7 +100,7 @@ class Linear(Fixed):
 
 @primitive
 class Llama3(Fixed):
-    """Frequencies of long waves divided by `factor`, those of short waves kept, linear in 1/wavelength between.
+    """Frequencies of long waves divided by `factor`, of short waves kept, linear in 1/wavelength between.
 
     Long is above original_max_length / low_freq_factor, short below original_max_length / high_freq_factor.
     """
@@ -127,10 +129,10 @@ class Llama3(Fixed):
 
 @primitive
 class Yarn(Fixed):
-    """NTK by parts (Peng et al. 2023): pairs of over `beta_fast` turns in the original length are kept, of under
-    `beta_slow` divided by `factor`, linear in the number of the pair between; `truncate` rounds the bounds outwards.
+    """NTK by parts (Peng et al. 2023): fast pairs are kept, slow ones divided by `factor`, linear in the index between.
 
-    Cosines and sines are multiplied with `attention`; the paper's is 0.1 ln(factor) + 1.
+    Fast pairs make more than `beta_fast` turns in the original length, slow ones fewer than `beta_slow`; `truncate`
+    rounds these bounds outwards. Cosines and sines are multiplied by `attention`; the paper's is 0.1 ln(factor) + 1.
     """
 
     factor: float
@@ -145,7 +147,7 @@ class Yarn(Fixed):
         return self.attention
 
     def bounds(self, width: int, theta: float) -> tuple[float, float]:
-        """The pairs at which it begins and ends to divide."""
+        """The pairs at which the blend begins and ends."""
 
         def pair(turns: float) -> float:
             return width * log(self.original_max_length / (turns * 2 * pi)) / (2 * log(theta))
@@ -170,8 +172,8 @@ class Yarn(Fixed):
 class ByLength(Data):
     """A scaling that changes with the length of a row beyond `original_max_length`.
 
-    Keys cached before are turned as they were then: past that length, running in steps is another function than
-    running at once.
+    Cached keys stay rotated by the frequencies of their time: beyond that length, running in steps differs from running
+    at once.
     """
 
     original_max_length: int
@@ -196,7 +198,7 @@ class ByLength(Data):
 class Dynamic(ByLength):
     """Theta grows with the row: theta · (factor · L / original − factor + 1)^(width / (width − 2)), L ≥ original.
 
-    Pair i then turns by theta^(−2i/width) · (…)^(−2i/(width − 2)).
+    Pair i then rotates by theta^(−2i/width) · (…)^(−2i/(width − 2)).
     """
 
     factor: float
@@ -221,9 +223,9 @@ class Dynamic(ByLength):
 
 @primitive
 class LongRope(ByLength):
-    """Each pair divided by a factor of its own: `short` up to the original length, `long` in rows beyond it (Phi-3).
+    """Each frequency divided by its own factor: `short` up to the original length, `long` in longer rows (Phi-3).
 
-    Cosines and sines are multiplied with `attention`, at every length.
+    Cosines and sines are multiplied by `attention`, at every length.
     """
 
     short: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Ops that only move numbers about."""
+"""Ops that only rearrange elements."""
 
 from __future__ import annotations
 

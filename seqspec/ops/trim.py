@@ -1,4 +1,4 @@
-"""Padding that all rows of a batch have in common, cut off."""
+"""Cuts off padding that all rows of a batch have in common."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def real_span(mask):
 
 @primitive
 class Trim(Op):
-    """x[B, T, …], mask[B, T] -> x[B, T', …]: from the first position at which some row is real to the last.
+    """x[B, T, …], mask[B, T] -> x[B, T', …]: from the first position at which any row is real to the last.
 
     Where no row has a real token, nothing is cut off.
     """

@@ -1,4 +1,4 @@
-"""A mask that is more than a band, as a tensor of pairs: made once, read by every attention that has this mask."""
+"""A mask that is more than a band, as a tensor of pairs, computed once for all attentions that have it."""
 
 from __future__ import annotations
 
