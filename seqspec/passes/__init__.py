@@ -1,1 +1,1 @@
-"""Graph -> Graph, one file a rewrite, named for its result; `pipeline` says which a target needs, and in what order."""
+"""Passes rewrite a graph, one file per rewrite, named for its result. `pipeline` orders them for each target."""

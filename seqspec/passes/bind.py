@@ -1,8 +1,8 @@
-"""Optional inputs settled: all are given, except those that are never given, and a padding mask always comes whole.
+"""Settles optional inputs: each becomes required or is removed, and a padding mask is always given whole.
 
-In PyTorch a mask or position_ids may be left out. A file has one set of inputs, so there the mask is required and
-covers past and new tokens alike: nothing of it need be carried, and `Padding` becomes the cast of its mask. A given
-start of a state is left out too, since the past of the first call is that start.
+In PyTorch a mask or position_ids may be left out. A file has a fixed set of inputs, so there the mask is required and
+covers past and new tokens. It need not be carried, and `Padding` becomes a cast of it. A given initial state is removed
+too, since the past of the first call takes its place.
 """
 
 from __future__ import annotations

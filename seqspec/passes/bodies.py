@@ -1,4 +1,4 @@
-"""Ops that run a region inside: rewriting that region."""
+"""Rewrites the regions that ops run inside themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that nobody reads. What carries a state stays, since its present is an output of the model."""
+"""Removes nodes that nothing reads. Nodes with a state stay, since their present is an output of the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqspec.passes.rewrite import nodes
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """The nodes from which an output or a present follows."""
+    """The graph with only the nodes that an output or a present depends on."""
     region = graph.root
     read = {v.name for v in region.outputs}
     kept = []

@@ -1,4 +1,4 @@
-"""The graph of inference: no dropout, as an op or as an attribute."""
+"""Removes dropout, as an op and as an attribute, for inference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqspec.passes.rewrite import nodes, outputs_of, read, with_inputs
 
 
 def drop_dropout(graph: Graph) -> Graph:
-    """Whoever read a Dropout reads what went into it."""
+    """The graph without dropout: what read a Dropout reads its input."""
     return replace(graph, root=_without(graph.root))
 
 

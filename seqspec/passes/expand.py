@@ -1,4 +1,4 @@
-"""Fused ops taken apart again: the inverse of every fusion, up to the place of the nodes."""
+"""Expands fused ops: the inverse of every fusion, up to the order of nodes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The table of forms: which kernel computes what, for which targets and dtypes, and what it cannot do.
+"""Forms: which kernel computes what, for which targets and dtypes, and within which limits.
 
-A form that cannot run a node gives the reason, and the node stays what it is: plain opset 23, which always can.
+A form that cannot compute a node gives the reason, and the node stays in plain opset 23, which can compute everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Target = Literal["cpu", "cuda", "portable"]
 
 @dataclass(frozen=True)
 class Limit:
-    """What must hold, as text and as a question about what was matched."""
+    """A condition of a form, as text and as a predicate of what was matched."""
 
     text: str
     holds: Callable[[Any], bool]
@@ -22,9 +22,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Form:
-    """`kernels` compute `what` in these dtypes of each target, within the limits; elsewhere `otherwise` does.
+    """`kernels` compute `what` in these dtypes of each target, within the limits; otherwise `otherwise` does.
 
-    `condition` is asked at run time, and where it does not hold, `otherwise` runs.
+    `condition` is tested at run time, and `otherwise` runs where it does not hold.
     """
 
     what: str
@@ -35,7 +35,7 @@ class Form:
     condition: str = ""
 
     def when(self, found: Any, target: Target, dtype: str) -> str | None:
-        """The reason why it cannot compute what was matched, if there is one."""
+        """The reason why it cannot compute what was matched, or None if it can."""
         if dtype not in self.dtypes.get(target, ()):
             return f"{' and '.join(self.kernels)} on {target} is for {', '.join(self.dtypes.get(target, ('nothing',)))}"
         return next((f"not so: {limit.text}" for limit in self.limits if not limit.holds(found)), None)

@@ -1,7 +1,7 @@
-"""Projections, rotation, cache and attention -> onnxruntime's GroupQueryAttention over one packed projection.
+"""Fuses projections, rotation, cache and attention into onnxruntime's GroupQueryAttention with one packed projection.
 
-What the kernel must not be given at run time (padding in front, holes, a batched chunk after a past) is computed by the
-nodes that it replaces; see `ops.grouped_query`.
+What the kernel cannot handle at run time (padding before or between tokens, a batched chunk after a past) is computed
+by the nodes that it replaces; see `ops.grouped_query`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seqspec.passes.rewrite import nodes
 
 @dataclass(frozen=True)
 class Way:
-    """How q, k or v comes to attention: projected, split into heads, perhaps rotated, perhaps behind a past."""
+    """How q, k or v reaches attention: projected, split into heads, perhaps rotated, perhaps appended to a past."""
 
     projection: Node
     heads: Node
@@ -35,12 +35,13 @@ class Way:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
+        """Its nodes, in order."""
         return tuple(n for n in (self.projection, self.heads, self.rotation, self.append) if n is not None)
 
 
 @dataclass(frozen=True)
 class Found:
-    """Attention with all that the kernel does besides."""
+    """An attention, with everything else that the kernel computes."""
 
     attention: Node
     merge: Node
@@ -104,14 +105,14 @@ def fuse_attention(graph: Graph, target: Target, dtype: str) -> Graph:
 
 
 def declined(graph: Graph, target: Target, dtype: str) -> list[str]:
-    """Why each attention that is left is left."""
+    """The reason for each attention that was not fused."""
     matching = _Fusing(graph.root)
     found = (matching.match(node) for node in nodes(graph.root))
     return [f if isinstance(f, str) else FORM.when(f, target, dtype) or "" for f in found if f is not None]
 
 
 class _Fusing:
-    """One flat region: who makes and who reads each value, and what takes the place of which nodes."""
+    """One flat region while it is fused: makers and readers of each value, and replacements of nodes."""
 
     def __init__(self, region: Region) -> None:
         self.root, self.items = region, nodes(region)
@@ -133,7 +134,7 @@ class _Fusing:
     # finding
 
     def match(self, node: Node) -> Found | str | None:
-        """What surrounds an attention as the kernel wants it, or the reason why it does not."""
+        """The pattern around an attention node that the kernel computes, or why it does not match; None elsewhere."""
         if not isinstance(node.op, Attention):
             return None
         if len(node.inputs) > 4:
@@ -154,7 +155,7 @@ class _Fusing:
         return tables if isinstance(tables, str) else Found(node, merge[0], (q, k, v), tables)
 
     def _way(self, value: Value | None) -> Way | str:
-        """The way back from what attention reads to the projection."""
+        """The nodes from the projection to an input of attention, or why they do not match."""
         node, append, rotation = self._maker(value), None, None
         if node is not None and isinstance(node.op, Append):
             append, node = node, self._maker(node.inputs[0])
@@ -169,7 +170,7 @@ class _Fusing:
         if projection is None or not isinstance(projection.op, Linear):
             return f"{_called(projection)} stands between a projection and attention"
         way = Way(projection, heads, rotation, append)
-        # the cache is an output, whoever reads it; nothing else of the way is
+        # the cache is an output and may be read elsewhere; nothing else may
         inside = [n.outputs[0].name for n in way.nodes if n is not append]
         if any(len(self.readers[name]) != 1 or name in self.public for name in inside):
             return "a projection is read elsewhere too"
@@ -206,7 +207,7 @@ class _Fusing:
     # fusing
 
     def fuse(self, found: Found) -> None:
-        """Puts the packed projection and the fused op in the place of what they compute."""
+        """Replaces what was found by the packed projection and the fused op."""
         scope = found.ways[0].projection.name.rpartition(".")[0]
         packed = self._packed(found, scope)
         caches = [way.append.outputs[0] for way in found.ways if way.append is not None]
@@ -240,7 +241,7 @@ class _Fusing:
 
 
 def _fused(found: Found, inputs: tuple[Value | None, ...]) -> GroupQueryAttention:
-    """The op, its body the nodes that it replaces under names of their own."""
+    """The fused op. Its body has the nodes that it replaces, under names of its own."""
     names = ("qkv", "mask", "cos", "sin")
     entries = tuple(Value(n, v.shape, v.dtype) for n, v in zip(names, inputs, strict=False) if v is not None)
     sizes = tuple(_linear(way).outputs for way in found.ways)

@@ -1,7 +1,7 @@
-"""x + skip, then a norm of it -> onnxruntime's SkipLayerNormalization or SkipSimplifiedLayerNormalization.
+"""Fuses x + skip and the norm of it into onnxruntime's SkipLayerNormalization or SkipSimplifiedLayerNormalization.
 
-Outputs are the norm and the sum, which goes on as the residual. Half of these pairs cross the border of a block, so the
-region must be flat.
+The outputs are the norm and the sum, which is the next residual. Half of these pairs cross the border of a block, so
+the region must be flat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which inputs of a node stand in for a past that is not there, and what leads to them alone."""
+"""Which inputs of a node replace an absent past, and which values only lead to these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def initial_inputs(node: Node) -> range:
 
 
 def starting(region: Region) -> frozenset[str]:
-    """Names of what only starts a state: learned or given values, on their way to the node that carries it."""
+    """Names of the values that only start a state: learned or given ones, up to the node that carries the state."""
     found: set[str] = set()
     for node in reversed(nodes(region)):
         if node.states:

@@ -1,4 +1,4 @@
-"""One flat region: no calls, every name full. Parameters, states and ties then have their public paths."""
+"""Inlines all calls into one flat region with full names, so that parameters and states have their public paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqspec.passes.bodies import with_bodies
 
 
 def inline(graph: Graph) -> Graph:
-    """Every call replaced by its region's items under its scope; so too in the bodies of loops. Nothing of training."""
+    """The graph with every call replaced by its region's items, in loop bodies too, and without its training root."""
     return Graph(flat(graph.root), graph.once)
 
 
@@ -24,7 +24,7 @@ def flat(region: Region) -> Region:
 
 
 class _Inlining:
-    """The items of the flat region so far, the names they took, and the loop bodies made flat."""
+    """The flat region while it is built: its items, the names taken, and the loop bodies already flat."""
 
     def __init__(self, region: Region) -> None:
         self.items: list[Node] = []
@@ -52,7 +52,7 @@ class _Inlining:
         return tuple(map(read, region.outputs))
 
     def _free(self, name: str) -> str:
-        """`name`, numbered where two calls share a scope because they share their parameters."""
+        """`name`, numbered if taken: calls that share parameters share a scope."""
         free, count = name, 1
         while free in self.taken:
             count += 1

@@ -1,7 +1,7 @@
-"""Logits at each row's last real position alone: what stands before them is computed there alone, too.
+"""Computes logits only at each row's last real position, and likewise what leads to them.
 
-From the logits back, every op that treats positions alike reads shortened inputs, through the residuals up to the last
-layer's attention: a prompt costs neither its head nor its last feed-forward.
+From the logits back to the last layer's attention, every positionwise op reads inputs shortened to that position, so
+that a prompt costs neither the head nor the last feed-forward.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def last_logits(graph: Graph) -> Graph:
     rewritten: list[Node] = []
 
     def last(value: Value) -> Value:
-        """What `value` is at the last real position; where nothing is real, zeros."""
+        """`value` at the last real position, or zeros in a row without one."""
         if value.name not in made:
             batch, _, width = value.shape
             pooled = Value(f"{value.name}.pooled", (batch, width), value.dtype)
@@ -59,7 +59,7 @@ def last_logits(graph: Graph) -> Graph:
 
 
 def _short(items: list[Node], logits: Value, public: set[str]) -> list[Node]:
-    """The nodes that only the logits read, and that treat positions alike."""
+    """The positionwise nodes that only lead to the logits."""
     readers: defaultdict[str, list[Node]] = defaultdict(list)
     for node in items:
         for value in node.inputs:
@@ -79,12 +79,12 @@ def _short(items: list[Node], logits: Value, public: set[str]) -> list[Node]:
 
 
 def _mask(items: list[Node], logits: Value) -> Value | None:
-    """What says which positions are real."""
+    """The mask of real positions."""
     batch, time, _ = logits.shape
     masks = [node.outputs[0] for node in items if isinstance(node.op, ToBool)]
     return next((m for m in masks if m.shape in ((batch, time), (batch, dim(PAST) + time))), None)
 
 
 def _moves(value: Value | None) -> bool:
-    """Whether a value has all positions of a chunk."""
+    """Whether a value has an axis of all positions of the chunk."""
     return value is not None and not isinstance(value, Param) and len(value.shape) == 3 and value.shape[1] == dim(TIME)

@@ -1,4 +1,4 @@
-"""What a caller may ask of an ONNX output, besides the model."""
+"""The options of an ONNX output."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Options:
             raise CompileError("SEQ411", text, hint)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, without what is not asked."""
+        """Plain data, without options that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}

@@ -1,4 +1,4 @@
-"""The passes of each target, in order: the one place that says so."""
+"""The passes of each target in order. No other module orders passes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def inference(graph: Graph, logits: Logits = "all") -> Graph:
 
 
 def parts(flat: Graph) -> dict[str, Graph]:
-    """The graph of each file: `model`, or `encoder` and `decoder` where inputs are read on the first call only.
+    """The graph of each file: `model`, or `encoder` and `decoder` if some inputs are read on the first call only.
 
-    Where states of a model alone start from what is learned, `initial` gives the first past from any input's batch.
+    If states of a single model start from learned values, `initial` computes the first past, for the batch of an input.
     """
     if flat.once:
         return dict(zip(("encoder", "decoder"), split(flat), strict=True))
@@ -42,13 +42,13 @@ def parts(flat: Graph) -> dict[str, Graph]:
 
 
 def fused(flat: Graph, target: Target, dtype: str = "float32", bits: Quantize | None = None) -> Graph:
-    """With the kernels that `target` has for this dtype and ONNX lacks, and weights in fewer bits where asked."""
+    """The graph with the kernels that `target` has for this dtype, and with quantized weights if `bits` asks for it."""
     joined = fuse_skip_norm(fuse_attention(trim(flat), target, dtype), target, dtype)
     return joined if bits is None else quantize(joined, target, dtype, bits)
 
 
 def rounded(graph: Graph, target: Target, dtype: str, bits: Quantize) -> Graph:
-    """The whole model, flat, with the weights rounded that `fused` rounds: what quantized files should compute."""
+    """The whole flat model with the weights rounded as in `fused`: what quantized files should compute."""
     return quantize(drop_dropout(inline(graph)), target, dtype, bits)
 
 

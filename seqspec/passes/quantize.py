@@ -1,6 +1,6 @@
-"""Linear maps -> onnxruntime's MatMulNBits, which reads weights in 4 or 8 bits.
+"""Replaces linear maps by onnxruntime's MatMulNBits, which reads weights in 4 or 8 bits.
 
-Tables of embeddings stay as they are. A head that is tied to one reads a copy of it in few bits.
+Embedding tables are not quantized. A head tied to one reads a quantized copy of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORM = Form(
 
 
 def quantize(graph: Graph, target: Target, dtype: str, quantize: Quantize) -> Graph:
-    """Every linear map that the kernel computes, with rounded weights."""
+    """The graph with rounded weights in every linear map that the kernel can compute."""
     region, bits = graph.root, BITS[quantize]
     items = tuple(
         _quantized(node, bits) if _is_map(node) and FORM.when(node, target, dtype) is None else node

@@ -1,4 +1,4 @@
-"""What passes over a flat region share: values standing in for others, and types that follow."""
+"""What passes over a flat region share: renaming values and inferring types again."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def _node(item: Node | Call) -> Node:
 
 
 def read(value: Value | None, renamed: Renamed) -> Value | None:
-    """What stands for `value`; a tie stands for itself."""
+    """The replacement of `value`, or itself. Tied weights are never replaced."""
     return value if value is None or isinstance(value, Param) else renamed.get(value.name, value)
 
 
 def with_inputs(node: Node, renamed: Renamed) -> Node:
-    """`node` reading what stands for its inputs; the node itself where nothing does."""
+    """`node` with its inputs replaced; the same node if none is."""
     if not any(v is not None and v.name in renamed for v in node.inputs):
         return node
     return replace(node, inputs=tuple(read(v, renamed) for v in node.inputs))
 
 
 def outputs_of(region: Region, renamed: Renamed) -> tuple[Value, ...]:
-    """The region's outputs under what stands for them, their public names kept."""
+    """The region's outputs after replacement, with their public names kept."""
     stand_ins = ((old, renamed.get(old.name, old)) for old in region.outputs)
     return tuple(replace(new, hint=old.hint or old.name) for old, new in stand_ins if new is not None)
 
 
 def retyped(region: Region, inputs: tuple[Value, ...], items: Iterable[Node], renamed: Renamed) -> Region:
-    """A region of `items`, every value given the type that now follows; `renamed` maps values to stand-ins."""
+    """A region of `items` with all types inferred again; `renamed` maps names to replacements."""
     known: dict[str, Value | None] = {**renamed, **{v.name: v for v in inputs}}
     typed = []
     for node in items:

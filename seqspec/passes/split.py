@@ -1,9 +1,9 @@
-"""Two graphs from one: what is computed once, and what is computed on every call.
+"""Splits a graph in two: what is computed once, and what is computed on every call.
 
-A value is *once* where it depends on an input read on the first call only, *late* where it depends on any other input
-or on a past. What depends on neither (a table, a constant) goes wherever it is read. Two things cross from the once
-side to the late one, under the names the signature gives them: held states, and values that start a state. A learned
-start is once by nature; of an input it reads the batch alone.
+A value is *once* if it depends on an input that is read on the first call only, and *late* if it depends on any other
+input or on a past. What depends on neither (a table, a constant) goes wherever it is read. Two things cross from once
+to late, under their names in the signature: held states, and values that start a state. A learned start is once, too;
+it only needs the batch size of some input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seqspec.passes.rewrite import nodes, outputs_of, with_inputs
 
 
 def split(graph: Graph) -> tuple[Graph, Graph]:
-    """What runs once and what runs on every call, of a flat graph; the inputs of this end with the held states."""
+    """The parts of a flat graph that run once and on every call. The inputs of the latter end with the held states."""
     sides = _Sides(graph)
     for node in nodes(graph.root):
         sides.place(node)
@@ -27,7 +27,7 @@ def split(graph: Graph) -> tuple[Graph, Graph]:
 
 
 class _Sides:
-    """The two lists of nodes as they grow, and what crosses."""
+    """The two parts while they are built, and the values that cross."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.region = graph, graph.root
@@ -42,6 +42,7 @@ class _Sides:
         self.held: dict[str, Value | None] = {}  # what a Hold gave -> input of the decoder
 
     def place(self, node: Node) -> None:
+        """Adds a node to one part, or to both."""
         if isinstance(node.op, Hold):
             self._hold(node)
             return
@@ -74,7 +75,7 @@ class _Sides:
         self.held[output.name] = replace(output, name=state.past, hint=state.past)
 
     def _started(self, node: Node) -> Node:
-        """`node` without the initial values that the encoder can compute: they become first pasts."""
+        """`node` without the initial values that the encoder can compute, which become the first past."""
         inputs = list(node.inputs)
         for number, index in enumerate(initial_inputs(node)):
             value = inputs[index]
@@ -87,14 +88,14 @@ class _Sides:
         return self.states[node.states[number].name]
 
     def encoder(self) -> Graph:
-        """The once inputs -> what crosses."""
+        """The once part: once inputs -> the values that cross."""
         inputs = tuple(v for v in self.region.inputs if v.name in self.graph.once) or (self.measure,)
         name = f"{self.region.name}{'Encoder' if self.graph.once else 'Initial'}"
         region = Region(name, inputs, tuple(self.early_items), tuple(self.crossing))
         return drop_dead(Graph(region))
 
     def decoder(self) -> Graph:
-        """The other inputs and the held states -> the outputs."""
+        """The late part: other inputs and held states -> the outputs."""
         inputs = [v for v in self.region.inputs if v.name not in self.graph.once]
         inputs += [v for v in self.held.values() if v is not None]
         outputs = outputs_of(self.region, self.held)

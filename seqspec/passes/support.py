@@ -1,4 +1,4 @@
-"""The support matrix: which kernels are used for which targets, written off the table of forms.
+"""Writes the support matrix, which kernels are used for which targets, from the table of forms.
 
 python -m seqspec.passes.support > docs/support.md
 """

@@ -1,7 +1,7 @@
-"""What all rows of a batch have as padding is not computed: an encoder works from the first real position to the last.
+"""Skips padding that all rows of a batch share: an encoder computes from the first real position to the last.
 
-That is for callers who pad to a fixed length, and for models whose outputs show no positions. Positions and distances
-count real tokens, so that no number changes.
+This helps callers who pad to a fixed length, and applies to models whose outputs have no axis of positions. Positions
+and distances count real tokens, so no result changes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _UNMOVED = (
     Pool, Positions, RMSNorm, Rope, RopeTables, Scale, SinusoidalPositions, SplitHeads, TiedLinear, ToBool, Unary,
     ZeroPadding,
 )  # fmt: skip
-"""Ops that do not care where in the sequence their tokens stand."""
+"""Ops whose results do not depend on where tokens are in the row."""
 
 
 def trim(graph: Graph) -> Graph:
-    """The flat graph of a stack that looks at all of its input at once, working on what is real of it."""
+    """The flat graph of a stateless stack, computing on the trimmed input if all its ops allow that."""
     region, items = graph.root, nodes(graph.root)
     mask = next((n.outputs[0] for n in items if isinstance(n.op, ToBool)), None)
     if mask is None or region.states or not all(isinstance(n.op, _UNMOVED) for n in items):

@@ -1,4 +1,4 @@
-"""Sums over a graph of what its ops say. A region is summed once, however often it is called."""
+"""Sums the costs of a graph's ops. A region is summed once, however often it is called."""
 
 from __future__ import annotations
 

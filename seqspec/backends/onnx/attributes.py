@@ -1,4 +1,4 @@
-"""Python values as ONNX attributes, typed by the op's schema: `epsilon=1` is a float there."""
+"""Python values as ONNX attributes, typed by the op's schema, so that `epsilon=1` becomes a float."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPSET = 23
 
 
 def attribute(op_type: str, domain: str, name: str, value: Any) -> ir.Attr:
-    """One attribute; contributed ops, whose schema onnx lacks, take the type of the value."""
+    """One attribute. For contributed ops, which have no schema in onnx, the value determines its type."""
     if isinstance(value, ir.Attr):
         return value
     kind = _types(op_type).get(name) if domain == "" else None
@@ -23,7 +23,7 @@ def attribute(op_type: str, domain: str, name: str, value: Any) -> ir.Attr:
 
 
 def frozen(attributes: Mapping[str, Any]) -> tuple[object, ...]:
-    """The same attributes as a key; a subgraph or a tensor equals only itself."""
+    """The attributes as a hashable key. Subgraphs and tensors are equal only to themselves."""
     return tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in sorted(attributes.items()))
 
 

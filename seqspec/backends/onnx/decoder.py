@@ -1,7 +1,6 @@
-"""What programs that drive decoders must know of one, and why they cannot drive every model.
+"""What other programs need to know to drive a decoder, and why they cannot drive every model.
 
-They feed ids, a mask, and the keys and values of every layer, and read logits. What else a model takes or carries they
-do not know.
+They feed ids, a mask, and the keys and values of every layer, and read logits. They know of no other inputs or states.
 """
 
 from __future__ import annotations

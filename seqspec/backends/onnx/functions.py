@@ -1,4 +1,4 @@
-"""Model-local functions: what a contributed op means, in plain opset 23, for runtimes that have no kernel for it."""
+"""Model-local functions, which define contributed ops in plain opset 23 for runtimes without a kernel for them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seqspec.graph.dims import Shape
 from seqspec.ops.fused import FusedOp
 
 LOCAL = "seqspec"
-"""The domain of functions that stand for no kernel."""
+"""The domain of functions that do not stand for a kernel."""
 
 
 class Functions:
-    """The functions of one model; equal ones are stored once, others of a name are told apart by `overload`."""
+    """The functions of one model. Equal ones are stored once; others of the same name differ by `overload`."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -31,8 +31,8 @@ class Functions:
         return list(self._made.values())
 
     def of(self, op: FusedOp) -> str:
-        """Which overload means `op`; it is written when none does yet."""
-        # by identity; the op is kept so that its id stays its own
+        """The overload that defines `op`, written on first use."""
+        # by identity; keeping the op keeps its id unique
         if id(op) not in self._overloads:
             self._overloads[id(op)] = (op, self._stored(_of_kernel(op, self.dtype)))
         return self._overloads[id(op)][1]

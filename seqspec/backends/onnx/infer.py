@@ -1,4 +1,4 @@
-"""Shapes of the values inside faces, by ONNX's own inference; those the graph knows stay as they are."""
+"""Infers shapes of values inside ops with ONNX's shape inference. Shapes that the graph knows are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqspec.backends.onnx.attributes import OPSET
 
 
 def infer_shapes(model: ir.Model, weights: Sequence[ir.Value]) -> None:
-    """`weights` are the initializers to be; those with lazy data take part as inputs, by their types alone."""
+    """`weights` are the future initializers; those with lazy data take part as inputs, by their types alone."""
     graph, count = model.graph, len(model.graph.inputs)
     for value in weights:
         if isinstance(value.const_value, ir.Tensor):

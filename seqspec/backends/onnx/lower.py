@@ -1,4 +1,4 @@
-"""A flat graph -> onnx_ir.Model: opset 23, every value typed, weights lazy, names the signature's."""
+"""Lowers a flat graph to an onnx_ir.Model: opset 23, every value typed, lazy weights, names of the signature."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _assemble(name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer
 
 
 def _read(nodes: list[ir.Node], outputs: Iterable[ir.Value]) -> Iterator[ir.Node]:
-    """The nodes whose values somebody reads; the others let go of their inputs."""
+    """The nodes whose values are read; the others are detached from their inputs."""
     wanted = set(outputs)
     kept = []
     for node in reversed(nodes):
@@ -73,7 +73,7 @@ def _read(nodes: list[ir.Node], outputs: Iterable[ir.Value]) -> Iterator[ir.Node
 
 
 def _leave_out(nodes: Iterable[ir.Node]) -> None:
-    """Unnames the optional outputs that nobody reads, so that no kernel computes them."""
+    """Removes the names of optional outputs that nothing reads, so that no kernel computes them."""
     for node in nodes:
         for index in optional_outputs(node.op_type, node.domain, len(node.outputs)):
             value = node.outputs[index]

@@ -1,4 +1,4 @@
-"""Other programs that shall run a folder: where its files lie for them, and what they read besides."""
+"""Other programs that should be able to run a folder: where they expect its files, and their own configuration."""
 
 from __future__ import annotations
 

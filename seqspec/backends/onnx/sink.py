@@ -1,7 +1,7 @@
-"""What only the second branches of several Ifs read, made in one branch of its own: nothing is computed for nothing.
+"""Moves nodes that only the else branches of several Ifs read into an If of their own, so that they run only if needed.
 
-The ways around a kernel share a mask and rotary tables. They are made before the first of these Ifs, by an If over the
-same condition, which gives empty tensors where the kernel fits.
+The fallbacks of a kernel share a mask and rotary tables. These are computed before the first of the Ifs, by an If with
+the same condition, which gives empty tensors where the kernel is used.
 """
 
 from __future__ import annotations

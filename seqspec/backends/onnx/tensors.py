@@ -1,4 +1,4 @@
-"""Weights and constants, each stored once and made only when it is written."""
+"""Weights and derived tensors, each stored once and computed only when it is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Make = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Source:
-    """Where parameters come from: a mapping by full path, or the seed they start from."""
+    """Where parameters come from: a mapping by full path, or a seed."""
 
     params: Mapping[str, Param]
     weights: Mapping[str, Any] | None
@@ -34,7 +34,7 @@ class Source:
 
 
 class Tensors:
-    """Tensors by what they hold. Two graphs over one `Tensors` share what they have in common."""
+    """Tensors by content. Graphs that use the same `Tensors` share equal ones."""
 
     def __init__(self, params: Sequence[Param], weights: Mapping[str, Any] | None, dtype: str, seed: int) -> None:
         self.source = Source({p.name: p for p in params}, weights, seed)

@@ -35,12 +35,12 @@ def element(dtype: str, model_dtype: str) -> ir.DataType:
 
 
 def onnx_shape(shape: Shape) -> ir.Shape:
-    """Sizes by name; past + new is called the total."""
+    """A shape with named sizes; past + new is called the total."""
     return ir.Shape([size_name(size) for size in shape])
 
 
 def size_name(size: Size) -> int | str:
-    """`8`, `batch_size`, `total_sequence_length`, `2*sequence_length + 1`"""
+    """The ONNX name of a size: `8`, `batch_size`, `total_sequence_length`, `2*sequence_length + 1`."""
     if isinstance(size, int):
         return size
     return TOTAL if size == _TOTAL else str(size)
@@ -49,7 +49,7 @@ def size_name(size: Size) -> int | str:
 def output_element(
     op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
 ) -> ir.DataType | None:
-    """The element type an ONNX op gives: what it always is, or that of its input."""
+    """The element type of an ONNX op's output: a fixed one, or that of its input."""
     if op_type == "Cast":
         return ir.DataType(attributes["to"])
     if op_type in _BOOLEAN:

@@ -1,4 +1,4 @@
-"""The OnnxWriter that op faces are handed: each node written once, in the outermost graph it can be in."""
+"""The OnnxWriter that ops use: each node is written once, in the outermost graph possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arguments = Sequence[ir.Value | None]
 
 @dataclass
 class Block:
-    """The main graph, a loop's body or an If's branch: its nodes so far, and the values that distinct nodes gave."""
+    """The main graph, a loop's body or an If's branch: its nodes so far, and their outputs by what they compute."""
 
     nodes: list[ir.Node] = field(default_factory=list)
     known: dict[tuple[object, ...], list[ir.Value]] = field(default_factory=dict)
@@ -30,8 +30,8 @@ class Block:
 class Writer:
     """The part of `ops.base.OnnxWriter` that the main graph and functions share.
 
-    A node that depends on nothing of a loop's body is written outside it. Names are the op's path and the node's type.
-    Weights, constants and functions are left to the two classes below.
+    A node that does not depend on a loop's body is written outside of it. Nodes are named by the op's path and their
+    type. Weights, constants and functions are left to `MainWriter` and `FunctionWriter`.
     """
 
     def __init__(self, dtype: str, reserved: Sequence[str] = ()) -> None:
@@ -77,13 +77,13 @@ class Writer:
             for value, made in zip(node.outputs, outputs, strict=True):
                 known[value.name] = made
                 if made is not None and made not in self._shapes and made.const_value is None:
-                    self.type(made, value)  # where two are one value, the first to say so wins
+                    self.type(made, value)  # if two graph values are one here, the first type wins
             self.presents |= {path: outputs[number] for path, number in states}
         self.scope = outer
         return [read(v) for v in region.outputs]
 
     def own(self, value: ir.Value, name: str, taken: set[ir.Value]) -> ir.Value:
-        """`value` as an output called `name`: copied where it is an input, a weight or an output already."""
+        """`value` as an output called `name`; a copy if it is an input, a weight or already an output."""
         depth = len(self.blocks) - 1
         if value.producer() is None or value in taken or self._depths[value] < depth:
             copy = self._node("Identity", "", "", [value], {}, 1, depth)[0]
@@ -136,7 +136,7 @@ class Writer:
             size = self._shapes[x][axis]
             if isinstance(size, int):
                 return self.ints(size)
-            # an input that has this very size measures it for everyone
+            # if an input has this size, all read it there
             x, axis = self._measured.get(size, (x, axis))
         end = {"end": axis + 1} if axis != -1 else {}
         return self._once("Shape", "", "", [x], {"start": axis, **end}, 1, self._depths[x])[0]
