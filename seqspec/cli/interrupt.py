@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as exceptions with the shell's exit codes, so that what was begun is cleared away."""
+"""Turns SIGINT and SIGTERM into exceptions with the shell's exit codes, so that unfinished output is cleaned up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiled model takes, gives and carries, in words."""
+"""Describes a compiled model's inputs, outputs and states for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An option that takes one of a few words, and says which was meant where it got another."""
+"""An option that takes one of a few words, and suggests the closest one for any other."""
 
 from __future__ import annotations
 

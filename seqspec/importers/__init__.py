@@ -1,4 +1,4 @@
-"""Models made elsewhere, as a spec and weights: `import_model`."""
+"""Imports models made elsewhere as a spec and weights: `import_model`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an importer hands over."""
+"""The result of an importer."""
 
 from __future__ import annotations
 

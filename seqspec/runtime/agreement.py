@@ -1,4 +1,4 @@
-"""A manifest beside the files it describes: every input and output of theirs, under the same name, type and shape."""
+"""Compares a manifest with the files that it describes: every input and output must agree in name, type and shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bfloat16 through onnxruntime, which neither takes nor gives it as NumPy arrays, NumPy having no such type itself."""
+"""Passes bfloat16 to and from onnxruntime, which does not support it as NumPy arrays, since NumPy lacks the type."""
 
 from __future__ import annotations
 

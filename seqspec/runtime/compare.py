@@ -1,4 +1,4 @@
-"""How far two runners are apart, over every way to hand sequences in."""
+"""Compares two runners, over every way to pass sequences in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ REPORT = "nothing was written; please report it with the spec"
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one output or state in one way. `largest` is the largest value the judge gave, over all sequences."""
+    """The difference in one output or state, for one way to pass sequences in.
+
+    `absolute` is the largest difference, `largest` the largest value of the judge over all sequences.
+    """
 
     name: str
     way: str
@@ -28,13 +31,16 @@ class Difference:
 
     @property
     def relative(self) -> float:
-        """To the largest value."""
+        """The difference relative to the largest value."""
         return self.absolute / self.largest if self.largest else self.absolute
 
 
 @dataclass(frozen=True)
 class Verification:
-    """`limits` are relative to the largest value of each output and state. `note` says what was not checked."""
+    """The result of a verification against `judge`.
+
+    `limits` are relative to the largest value of each output and state. `note` says what was not checked.
+    """
 
     judge: str
     limits: Mapping[str, float]
@@ -43,11 +49,12 @@ class Verification:
 
     @property
     def passed(self) -> bool:
+        """Whether every difference is within its limit."""
         return self.worst is None or self.worst.relative <= self.limits[self.worst.name]
 
     @property
     def worst(self) -> Difference | None:
-        """The difference that is largest beside its limit."""
+        """The largest difference in relation to its limit."""
         return max(self.differences, key=lambda d: d.relative / self.limits[d.name], default=None)
 
     def by_name(self) -> dict[str, Difference]:
@@ -59,7 +66,7 @@ class Verification:
         return found
 
     def require(self) -> None:
-        """Raises unless it passed."""
+        """Raises SEQ406 unless it passed."""
         worst = self.worst
         if self.passed or worst is None:
             return
@@ -71,11 +78,11 @@ class Verification:
 
 
 Told = Callable[[Verification], None]
-"""Who is told how far a result is from its judge, once it has passed."""
+"""A function that gets the verification once it has passed."""
 
 
 def judgement(judge: Runner, cases: Cases) -> list[Answer]:
-    """What the judge says of each sequence alone."""
+    """The judge's answer for each sequence alone."""
     return [judge.run(cases.batch(way).calls[0], None) for way in cases.alone()]
 
 

@@ -1,4 +1,4 @@
-"""What a CTC head says: the likeliest id of every frame, without repeats and blanks."""
+"""Greedy CTC decoding: the likeliest id of every frame, with repeats merged and blanks removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller must know of an input beyond its shape: which ids there are, what is padding, how long it may be."""
+"""What a caller must know of an input besides its shape: the number of ids, the padding id, the longest length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generation: one search over steppers of either backend. It is never in a graph."""
+"""Generation: one search that drives a model of either backend step by step. It is not part of any graph."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _OF_PROMPT = ("attention_mask", "decoder_start_id")
 def generate(model: Any, ids: Ids, **options: Unpack[Options]) -> Array:
     """ids[B, T] -> new ids [B, N], N ≤ `max_new_tokens`; ids[T] -> [N]; [B, n, N] with `num_return_sequences` n > 1.
 
-    `model` is a Session or a module, and the same ids come from either. Rows may have different lengths. The options
-    are those of `Session.generate`.
+    `model` is a Session or a module of `to_torch`; both give the same ids. Rows may have different lengths. The options
+    are those of `Session.generate`. RuntimeFault for a model that cannot generate (SEQ511), or for wrong options
+    (SEQ514, SEQ517).
     """
     stepping, prompt, asked = _begun(model, ids, options)
     search: Search = Beams(asked, prompt) if asked.num_beams > 1 else Lines(asked, prompt)
@@ -34,7 +35,7 @@ def generate(model: Any, ids: Ids, **options: Unpack[Options]) -> Array:
 
 
 def stream(model: Any, ids: Ids, **options: Unpack[Options]) -> Iterator[Array]:
-    """The new ids as they come, one position [B] of the whole batch at a time, or [B, n]."""
+    """The ids of `generate` as they are made, one position [B], or [B, n], of the whole batch at a time."""
     stepping, prompt, asked = _begun(model, ids, options)
     if asked.num_beams > 1:
         raise refused("a beam search knows its text when it is over", "call `generate`")
@@ -44,7 +45,7 @@ def stream(model: Any, ids: Ids, **options: Unpack[Options]) -> Iterator[Array]:
 
 
 def _begun(model: Any, ids: Ids, options: Any) -> tuple[Stepper, Prompt, Decoding]:
-    """Everything checked, nothing computed."""
+    """The stepper, the prompt and the options, all checked."""
     asked = Decoding.of({name: value for name, value in options.items() if name not in _OF_PROMPT})
     stepping = stepper(model)
     mask, start = (options.get(name) for name in _OF_PROMPT)

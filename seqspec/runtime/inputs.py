@@ -1,4 +1,4 @@
-"""What a caller gives, checked against the signature, and what may be left out, filled in."""
+"""Checks a caller's inputs against the signature, and fills in those that may be left out."""
 
 from __future__ import annotations
 

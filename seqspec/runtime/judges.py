@@ -1,4 +1,4 @@
-"""Who says what the numbers should be, and who is judged: both run one call after the other on arrays by name."""
+"""Runners for verification, the judges and what is judged: each runs calls one after another on arrays by name."""
 
 from __future__ import annotations
 

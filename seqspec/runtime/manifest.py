@@ -1,4 +1,4 @@
-"""`seqspec.json`, read back: what a compiled folder holds, and whether it is still what was written."""
+"""Reads `seqspec.json`, and checks that a compiled folder is still what was written."""
 
 from __future__ import annotations
 

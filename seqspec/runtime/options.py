@@ -1,4 +1,4 @@
-"""What may be asked of a generation, and what is refused."""
+"""The options of generation, and their checks."""
 
 from __future__ import annotations
 

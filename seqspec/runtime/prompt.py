@@ -1,4 +1,4 @@
-"""What a generation begins with: the inputs of the first step."""
+"""The prompt of a generation: the inputs of its first step."""
 
 from __future__ import annotations
 

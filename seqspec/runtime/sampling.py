@@ -1,4 +1,4 @@
-"""scores[R, V] -> the next ids [R]: the largest, or one drawn; and what is done to scores before."""
+"""scores[R, V] -> the next ids [R], greedy or sampled, and the transformations of scores before."""
 
 from __future__ import annotations
 

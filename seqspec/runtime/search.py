@@ -1,4 +1,4 @@
-"""The one loop of every search: step the model, choose, go on from what was chosen."""
+"""The loop that all searches share: step the model, choose ids, continue from these."""
 
 from __future__ import annotations
 

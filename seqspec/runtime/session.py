@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Result(dict[str, Array]):
-    """Outputs by name; `state` goes into the next call, and is None where the model has none."""
+    """Outputs by name, as NumPy arrays. `state` goes into the next call; it is None if the model has no state."""
 
     def __init__(self, outputs: Mapping[str, Array], state: State | None) -> None:
         super().__init__(outputs)
@@ -37,10 +37,11 @@ class Result(dict[str, Array]):
 
 
 class Session:
-    """`path` is a folder that `compile --to onnx` wrote; it is refused unless it is what was written there.
+    """Runs the folder `path`, which `compile --to onnx` or `to_onnx` wrote, in onnxruntime.
 
-    `providers` are onnxruntime's names, or (name, options), or one name; without any, the CPU, or what the target was.
-    One that is not there is an error.
+    `providers` are onnxruntime's execution providers: a name, or a list of names or (name, options) pairs. By default
+    the CPU, or that of the folder's target. Everything that goes wrong is a RuntimeFault: a folder that is missing,
+    changed or of another version (SEQ507, SEQ508, SEQ516), or a provider that is not available (SEQ501).
     """
 
     def __init__(
@@ -105,14 +106,16 @@ class Session:
 
     @property
     def providers(self) -> list[str]:
-        """What onnxruntime runs on."""
+        """The execution providers that onnxruntime uses."""
         return list(self._last.get_providers())
 
     def run(self, inputs: Mapping[str, npt.ArrayLike], state: Mapping[str, Array] | None = None) -> Result:
-        """{name: array} -> {name: array} and `.state`.
+        """One call: {name: array} -> {name: array}, with `.state` for the next call.
 
-        Optional inputs may be left out: a mask is read off `pad_id`, token types are zeros. A mask is [B, T], or
-        [B, P + T] with the past. With a state, what is read on the first call only may be left out and is not read.
+        Shapes and dtypes are those of `inputs` and `outputs`. Optional inputs may be left out: a mask is then derived
+        from `pad_id`, and token types are zeros. A mask is [B, T], or [B, P + T] with the P tokens of the past. With a
+        state, inputs of the first call only may be left out and are not read. RuntimeFault for inputs or a state that
+        do not fit (SEQ502 to SEQ506, SEQ509, SEQ510, SEQ512, SEQ513).
         """
         if state is not None and not self.state_names:
             raise RuntimeFault("SEQ512", "a state is given, and the model has none", "leave it out")
@@ -155,7 +158,7 @@ class Session:
         return generate(self, ids, **options)
 
     def stream(self, ids: Ids, **options: Unpack[Options]) -> Iterator[Array]:
-        """The same as they come, one position [B] of the whole batch at a time."""
+        """The ids of `generate` as they are made, one position [B] of the whole batch at a time."""
         from seqspec.runtime.generate import stream
 
         return stream(self, ids, **options)

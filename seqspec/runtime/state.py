@@ -1,4 +1,4 @@
-"""What one call leaves for the next."""
+"""The state that one call passes to the next."""
 
 from __future__ import annotations
 

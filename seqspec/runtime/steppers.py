@@ -1,4 +1,4 @@
-"""One way to step a model, whether it runs in PyTorch or in onnxruntime."""
+"""A common interface for stepping a model, in PyTorch or in onnxruntime."""
 
 from __future__ import annotations
 

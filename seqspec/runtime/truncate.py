@@ -1,4 +1,4 @@
-"""A model too large to run whole, with each of its distinct layers once: true widths, true weights."""
+"""Truncates a model that is too large to run: each distinct layer once, with its true widths and weights."""
 
 from __future__ import annotations
 

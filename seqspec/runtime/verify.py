@@ -1,4 +1,4 @@
-"""Verification: a compiled folder against PyTorch, on random sequences handed in every way a caller may."""
+"""Verification: compares a compiled folder with PyTorch, on random sequences passed in every way a caller may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `config.json`, read key by key so that nothing in it goes unnoticed."""
+"""Reads a `config.json` key by key, so that no key goes unnoticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What families share: renaming of weights, and the parts of a spec that many of them write alike."""
+"""What import families share: renaming of weights, and common parts of a spec."""
 
 from __future__ import annotations
 
