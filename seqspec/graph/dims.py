@@ -104,6 +104,11 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
     return result
 
 
+def grown(shape: Shape) -> Shape:
+    """The shape of a present, from that of its past: P past positions become P + T."""
+    return tuple(substitute(size, {PAST: dim(PAST) + dim(TIME)}) for size in shape)
+
+
 def names(size: Size) -> set[str]:
     """The named sizes in `size`."""
     if isinstance(size, int):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from seqspec.diagnostics import SeqspecError
-from seqspec.graph.dims import PAST, TIME, Shape, Size, dim, show, substitute
+from seqspec.graph.dims import grown, show
 from seqspec.graph.ir import Call, Graph, Node, Param, Region, Value, join
 from seqspec.graph.types import ShapeError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Stage = Literal["built", "flat", "inference", "part"]
 Invariant = Callable[[Graph], Iterator[str]]
-_TOTAL: dict[str, Size] = {PAST: dim(PAST) + dim(TIME)}
 
 
 def verify(graph: Graph, stage: Stage = "built") -> None:
@@ -133,12 +132,8 @@ def presents_fit(graph: Graph) -> Iterator[str]:
                     yield f"{where}: there is no output {state.output}"
                     continue
                 present = node.outputs[state.output]
-                if (present.shape, present.dtype) != (_grown(state.shape), state.dtype):
+                if (present.shape, present.dtype) != (grown(state.shape), state.dtype):
                     yield f"{where}: the past is {state.dtype}{show(state.shape)}, the present {_type(present)}"
-
-
-def _grown(shape: Shape) -> Shape:
-    return tuple(substitute(size, _TOTAL) for size in shape)
 
 
 def bodies_carry_nothing(graph: Graph) -> Iterator[str]:

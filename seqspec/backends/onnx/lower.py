@@ -11,13 +11,12 @@ from seqspec.backends.onnx.infer import infer_shapes
 from seqspec.backends.onnx.main import MainWriter
 from seqspec.backends.onnx.sink import sink
 from seqspec.backends.onnx.tensors import Tensors
-from seqspec.graph.dims import PAST, TIME, Size, dim, substitute
+from seqspec.graph.dims import grown
 from seqspec.graph.ir import Graph, Value
 from seqspec.graph.signature import Carried, signature
 
 IR_VERSION = 10
 PRODUCER = "seqspec"
-_TOTAL: dict[str, Size] = {PAST: dim(PAST) + dim(TIME)}
 
 
 def lower(graph: Graph, named: Mapping[str, Carried], tensors: Tensors, version: str) -> ir.Model:
@@ -38,7 +37,7 @@ def lower(graph: Graph, named: Mapping[str, Carried], tensors: Tensors, version:
 
 
 def _present(state: Carried) -> Value:
-    return Value(state.present, tuple(substitute(size, _TOTAL) for size in state.shape), state.dtype)
+    return Value(state.present, grown(state.shape), state.dtype)
 
 
 def _assemble(name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer: MainWriter, version: str) -> ir.Model:
