@@ -33,7 +33,7 @@ MODELS = ("lstm", "gru", "rnn", "transformer")
 def spec(kind: str) -> str | Path:
     """A spec as text, or where it lies with its tokenizer."""
     if kind == "transformer":
-        return Path(__file__).parent / "letters" / "spec.yaml"
+        return Path(__file__).parent / "letters.yaml"
     return f"seqspec: 1\nname: letters-{kind}\n" + RECURRENT.format(vocabulary=VOCABULARY, pad=PAD, kind=kind)
 
 
