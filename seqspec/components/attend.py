@@ -90,6 +90,12 @@ class Attend(Component):
     return_weights: bool = False
     """Whether the weights are an output of the model too: `attentions.N` [B, T, S], zeros at padding."""
 
+    @property
+    def parts(self) -> frozenset[str]:
+        """Names of the maps in a step; those of settings left out are kept free."""
+        maps = ("query", "score", "concat", "output", "position", "position_score")
+        return frozenset(f"{name}_proj" for name in maps)
+
     def resolved(self, hidden_size: int) -> Attend:
         """Every default filled in, for a cell of this hidden size."""
         compared = self.score in ("additive", "concat")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, Self, get_args
 
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
-from seqspec.graph.reserved import usable
+from seqspec.graph.reserved import usable, usable_argument
 
 
 class Letter(NamedTuple):
@@ -36,15 +36,20 @@ Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh
 Positive = Annotated[float, Field(gt=0)]
 
 
-def _usable(name: str) -> str:
-    if not usable(name):
-        raise PydanticCustomError("reserved_name", "{name} is reserved", {"name": name})
-    return name
+def _not_reserved(usable: Callable[[str], bool]) -> AfterValidator:
+    def checked(name: str) -> str:
+        if not usable(name):
+            raise PydanticCustomError("reserved_name", "{name} is reserved", {"name": name})
+        return name
+
+    return AfterValidator(checked)
 
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-Name = Annotated[Word, AfterValidator(_usable)]
+Name = Annotated[Word, _not_reserved(usable)]
 """A word that becomes an attribute of a PyTorch module and a part of parameter names."""
+ArgumentName = Annotated[Word, _not_reserved(usable_argument)]
+"""A word that becomes an argument of the PyTorch model."""
 
 
 class Component(BaseModel):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Finding, Findings, Word
+from seqspec.components.base import ArgumentName, Finding, Findings
 from seqspec.components.masks import TAKEN, Mask
 from seqspec.ops import masks as ops
+
+_TAKEN_TOO = {"encoder_attention_mask", "logits", "embedding", "last_hidden_state"}
 
 
 class Prefix(Mask):
@@ -37,13 +39,13 @@ class Given(Mask):
     """A mask given at run time as an input of this name, [B, T, S]: 1 or true where a query may attend."""
 
     kind: Literal["given"]
-    name: Word
+    name: ArgumentName
     """The input's name."""
 
     def to_op(self) -> ops.Mask:
         return ops.Given(self.name)
 
     def check(self) -> Findings:
-        if self.name in TAKEN or self.name.startswith("decoder_"):
-            text = f"`{self.name}` is the name of another input"
+        if self.name in TAKEN | _TAKEN_TOO or self.name.startswith(("decoder_", "initial_state_")):
+            text = f"`{self.name}` is the name of another input, or of an output"
             yield Finding("SEQ107", ("name",), text, "choose a name of your own")

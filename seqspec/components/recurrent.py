@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from seqspec.components.attend import Attend
 from seqspec.components.base import Count, Finding, Findings, Inlet, Name, Path, Rate, Width, camel, width_of
-from seqspec.components.bridge import Bridge, Given, InitialState, Zeros, check_bridge, start
+from seqspec.components.bridge import Bridge, Given, InitialState, Learned, Zeros, check_bridge, start
 from seqspec.components.inherited import Inheritance
 from seqspec.components.layers import BareLayer, Beside, Outputs
 from seqspec.components.states import Layers, Place, Source
@@ -107,7 +107,16 @@ class Recurrent(BareLayer):
             return self.attend.width(self.widths[0], memory)
         return self.widths[0] * (2 if self.bidirectional and self.merge != "sum" else 1)
 
+    @property
+    def parts(self) -> frozenset[str]:
+        """Names of parameters and maps that stand beside its own."""
+        starts = frozenset({"h0", "c0"}) if isinstance(self.initial_state, Learned) else frozenset[str]()
+        return starts | self.attend.parts if self.attend else starts
+
     def check(self) -> Findings:
+        if self.called in self.parts:
+            text = f"the name `{self.called}` is taken, by a part of the layer"
+            yield Finding("SEQ223", ("name",), text)
         if self.dropout and self.num_layers == 1:
             text = f"dropout ({self.dropout:g}) acts between the layers of `num_layers`, and there is 1"
             yield Finding("SEQ209", ("dropout",), text, "raise `num_layers`, or leave `dropout` out")

@@ -48,9 +48,16 @@ def clip(text: str, limit: int = MAX_MESSAGE_BYTES) -> str:
 
 def quoted(value: object, limit: int = 60) -> str:
     """A value between backticks, short enough to stand in a sentence."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else _repr(value)
     shown = escape(text[: limit + 1])
     return f"`{shown[: limit - 1]}…`" if len(shown) > limit else f"`{shown}`"
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return f"{value:#x}" if isinstance(value, int) else type(value).__name__
 
 
 def width(text: str) -> int:

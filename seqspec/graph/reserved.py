@@ -16,7 +16,20 @@ state_dict to to_empty train training type xpu zero_grad
 MODULE_ATTRIBUTES = frozenset(_MODULE.split())
 """Attributes of torch.nn.Module; a part of the same name would replace them."""
 
+_FILE = "F NamedTuple Output STATE State Tensor checkpoint flatten functools math nest nn past_from torch"
+FILE_NAMES = frozenset(_FILE.split())
+"""Names of the emitted file that nothing else may take."""
+
+_READ_BY_FORWARD = FILE_NAMES | {"self", "past", "range", "zip"}
+
 
 def usable(name: str) -> bool:
     """Whether a part may have this name: neither Python, torch.nn.Module nor the emitted classes use it."""
-    return not (iskeyword(name) or name in MODULE_ATTRIBUTES or name.startswith("__") or name == "checkpoint")
+    if iskeyword(name) or name in MODULE_ATTRIBUTES or name == "checkpoint":
+        return False
+    return not name.startswith("__") and name != "_"  # whose norm would be `__norm`
+
+
+def usable_argument(name: str) -> bool:
+    """Whether an input may have this name: neither Python nor the `forward` that takes it uses it."""
+    return not (iskeyword(name) or name in _READ_BY_FORWARD or name.startswith("__"))

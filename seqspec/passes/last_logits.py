@@ -12,15 +12,16 @@ from dataclasses import replace
 from seqspec.graph.dims import PAST, TIME, dim
 from seqspec.graph.ir import Graph, Node, Param, Value
 from seqspec.graph.signature import output_name
+from seqspec.ops.bias import Bias
 from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.pool import Pool
 from seqspec.ops.shape import Unsqueeze
 from seqspec.ops.to_bool import ToBool
-from seqspec.passes.rewrite import nodes, retyped
+from seqspec.passes.rewrite import nodes, outputs_of, retyped
 
-_POSITIONWISE = (Add, LayerNorm, Linear, Multiply, RMSNorm, Scale, TiedLinear, Unary)
+_POSITIONWISE = (Add, Bias, LayerNorm, Linear, Multiply, RMSNorm, Scale, TiedLinear, Unary)
 
 
 def has_logits(graph: Graph) -> bool:
@@ -55,7 +56,8 @@ def last_logits(graph: Graph) -> Graph:
             node = replace(node, inputs=tuple(inputs))
         rewritten.append(node)
     renamed = {} if logits.name in shortened else {logits.name: last(logits)}
-    return replace(graph, root=retyped(region, region.inputs, rewritten, renamed))
+    short_region = retyped(region, region.inputs, rewritten, {})
+    return replace(graph, root=replace(short_region, outputs=outputs_of(short_region, renamed)))
 
 
 def _short(items: list[Node], logits: Value, public: set[str]) -> list[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ def _not_true(value: Any) -> Any:
 
 Version = Annotated[Literal[1], BeforeValidator(_not_true)]
 OutputName = Annotated[Name, Field(pattern=r"^[A-Za-z]")]
+_WEIGHTS = re.compile(r"attentions_\d")
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$")]
 
 
@@ -179,8 +181,8 @@ class Model(Component):
         taken = {"loss", *inputs, *(f"{name}_{added}" for name in outputs for added in ("labels", "loss"))}
         for name, head in outputs.items():
             yield from (f.under("outputs", name) for f in head.check(readable))
-            if name in taken or f"{name}_labels" in inputs:
-                text = f"the name `{name}` is taken, by an input or by what training adds"
+            if name in taken or f"{name}_labels" in inputs or _WEIGHTS.match(name):
+                text = f"the name `{name}` is taken, by an input, by attention weights or by what training adds"
                 yield Finding("SEQ223", ("outputs", name), text)
 
     def _inputs(self) -> Iterator[str]:

@@ -65,7 +65,9 @@ def say(fault: Fault) -> Said:
         name = fault.context["name"]
         return Said("SEQ107", f"{quoted(name)} means something of its own in PyTorch", "choose another name")
     if fault.type == "too_short":
-        return Said("SEQ109", f"{where} is empty", "it needs at least one item")
+        least = fault.context["min_length"]
+        text = f"{where} has too few items" if value else f"{where} is empty"
+        return Said("SEQ109", text, f"it needs at least {'one item' if least == 1 else f'{least} items'}")
     return _wrong_type(fault)
 
 

@@ -169,6 +169,12 @@ def test_a_circle_is_refused() -> None:
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_number_too_long_to_be_written_is_told() -> None:
+    (found,) = seqspec.check(as_mapping() | {"seqspec": 10**5000})
+    assert found.code == "SEQ111"
+    assert "0x31e2080103" in found.message
+
+
 @pytest.mark.parametrize("width", [10**6, 10**14])
 def test_enormous_models_check_quickly(width: int) -> None:
     text = TINY.replace("d_model: 16", f"d_model: {width}").replace("- block", "- repeat: 100\n      block")

@@ -45,6 +45,7 @@ TOGETHER = {
     "conv-even",
     "llama3-factors",
     "lm-of-features",
+    "name-underscore",  # nor what PyTorch means by a name
     "outputs-and-head",
     "share-target",
     "window-both",

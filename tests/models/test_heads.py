@@ -162,6 +162,7 @@ def test_several_heads_are_run_in_chunks(tmp_path: Path) -> None:
         ({"outputs": {"a": "lm"}, "head": "lm"}, "SEQ110"),
         ({"outputs": {"input_ids": "lm"}}, "SEQ223"),
         ({"outputs": {"loss": "lm"}}, "SEQ223"),
+        ({"outputs": {"attentions_0": "lm"}}, "SEQ223"),
         ({"outputs": {"_a": "lm"}}, "SEQ107"),
         ({"outputs": {"class": "lm"}}, "SEQ107"),
         ({"outputs": {}}, "SEQ109"),
@@ -171,6 +172,13 @@ def test_several_heads_are_run_in_chunks(tmp_path: Path) -> None:
 )
 def test_what_outputs_may_be_called(heads: dict[str, Any], code: str | None) -> None:
     assert [found.code for found in seqspec.check(model(**heads))] == ([code] if code else [])
+
+
+def test_labels_may_be_called_like_a_function_of_the_emitted_file() -> None:
+    """`real_labels` says which labels count."""
+    ids = torch.tensor([[1, 5, 8]])
+    out = seqspec.to_torch(model(outputs={"real": "lm"}), seed=1)(ids, real_labels=ids)
+    torch.testing.assert_close(out.real_loss, torch.nn.functional.cross_entropy(out.real[0, :-1], ids[0, 1:]))
 
 
 @pytest.mark.parametrize("kind", ["masked_lm", "ctc"])

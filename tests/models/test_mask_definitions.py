@@ -222,6 +222,11 @@ SPARSE = "{kind: block_sparse, block_size: 4"
         ("decoder", "{kind: attention, heads: 3, mask: {kind: given, name: extra}}", "SEQ207"),
         ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: input_ids}}", "SEQ107"),
         ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: decoder_x}}", "SEQ107"),
+        ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: last_hidden_state}}", "SEQ107"),
+        ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: initial_state_0_h}}", "SEQ107"),
+        ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: class}}", "SEQ107"),
+        ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: past}}", "SEQ107"),
+        ("encoder", "{kind: attention, heads: 3, mask: {kind: given, name: __seen}}", "SEQ107"),
         ("encoder", f"{{kind: attention, heads: 3, mask: {SPARSE}, window_blocks: 2}}}}", "SEQ106"),
         ("encoder", f"{{kind: attention, heads: 3, mask: {SPARSE}, random_blocks: 0, seed: 3}}}}", "SEQ232"),
         ("encoder", "{kind: attention, heads: 3, mask: {kind: global, tokens: []}}", "SEQ109"),
@@ -232,6 +237,15 @@ def test_masks_that_cannot_be_met(stack: str, layer: str, code: str) -> None:
     with pytest.raises(seqspec.SpecError) as caught:
         OneLayer(layer, stack)
     assert [d.code for d in caught.value.diagnostics] == [code]
+
+
+@pytest.mark.parametrize("name", ["within_band", "visible_pairs", "attend_visible", "within_band_2", "_seen", "len"])
+def test_a_mask_may_be_called_like_a_function_of_the_emitted_file(name: str) -> None:
+    mask = "{{any: [{{kind: given, name: {}}}, {{kind: window, size: 2}}]}}"
+    one, other = (OneLayer(f"{{kind: attention, heads: 3, mask: {mask.format(n)}}}") for n in (name, "extra"))
+    x = features(2, T)
+    given = other.layer({"features": x, "extra": EXTRA.astype(int)})
+    np.testing.assert_array_equal(one.layer({"features": x, name: EXTRA.astype(int)}), given)
 
 
 def test_a_prefix_is_given_and_not_written() -> None:

@@ -71,6 +71,18 @@ def test_of_two_stacks() -> None:
     close(found[rows, 0], logits)
 
 
+def test_of_a_tied_map_with_a_bias() -> None:
+    spec = {"seqspec": 1, "name": "tiny", "encoder": SPEC["decoder"], "head": {"kind": "masked_lm", "tied": True}}
+    graph = seqspec.build(spec)
+    weights, given = random_weights(graph), feeds(graph)
+    given["input_ids"] %= 31
+    wanted, _ = reference(graph, weights, given)
+    found = Runner(graph, export(graph, weights, logits="last"))(given)["logits"]
+    assert found.shape[1] == 1
+    rows, logits = last_real(wanted, given["attention_mask"], 0)
+    close(found[rows, 0], logits)
+
+
 def test_the_last_feed_forward_is_computed_there_alone() -> None:
     made = model(make("grouped"), logits="last")
     onnx.checker.check_model(ir.to_proto(made), full_check=True)

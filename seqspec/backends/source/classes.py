@@ -111,7 +111,7 @@ class ClassWriter:
         for helper in node.op.helpers():
             self._file.use(helper)
         names.path(node.name)  # raises if it cannot be an attribute
-        self._declared.module(node.name, constructor)
+        self._declared.module(node.name, self._file.renamed(constructor))
 
     def _declare_region(self, region: Region, scope: str) -> None:
         if scope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,6 +37,8 @@ class File:
     classes: dict[int, Class] = field(default_factory=dict)
     helpers: dict[str, Helper] = field(default_factory=dict)
     avoid: frozenset[str] = names.LOCAL_NAMES
+    public: frozenset[str] = frozenset()
+    """The model's arguments, whose names are given: a helper of the same name has another one in this file."""
 
     def use(self, helper: Helper) -> str:
         """Adds a helper to the file, after those it needs, and returns its name."""
@@ -43,7 +46,17 @@ class File:
             self.use(needed)
         if self.helpers.setdefault(helper.name, helper).text != helper.text:
             raise SeqspecError("SEQ304", f"two helpers are called {helper.name}")
-        return helper.name
+        return self.called(helper.name)
+
+    def called(self, helper: str) -> str:
+        """The name that a helper has in this file."""
+        return names.fresh(helper, self.public)
+
+    def renamed(self, text: str) -> str:
+        """Text that reads helpers under their own names, with the names that they have in this file."""
+        for name in sorted(self.public & self.helpers.keys()):
+            text = re.sub(rf"(?<![.\w]){name}\b", self.called(name), text)
+        return text
 
     def arguments(self, region: Region) -> dict[Value, str]:
         """The arguments of a region's `forward`, optional ones last."""

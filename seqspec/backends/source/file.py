@@ -17,6 +17,7 @@ from seqspec.backends.source.root import STATE_TOOLS, Root
 from seqspec.backends.source.shapes import legend
 from seqspec.backends.source.wrap import statement
 from seqspec.graph.ir import Call, Graph, Region
+from seqspec.graph.reserved import FILE_NAMES
 from seqspec.graph.signature import signature
 
 _STANDARD = {"functools": "import functools", "math": "import math", "NamedTuple": "from typing import NamedTuple"}
@@ -49,11 +50,12 @@ class _Kept:
 def write(graph: Graph, name: str = "", doc: str = "") -> Source:
     """The file for a graph. `name` is the model's class, the root region's name by default; `doc` the first line."""
     avoid, graph = names.LOCAL_NAMES, graph.trainable
+    public = frozenset(port.python for port in signature(graph).inputs)
     while True:
-        file = File(avoid=avoid)
+        file = File(avoid=avoid, public=public)
         parts, model = _parts(graph, name, doc, file)
         text = "\n\n\n".join(parts) + "\n"
-        helpers = frozenset(file.helpers) - avoid
+        helpers = frozenset(map(file.called, file.helpers)) - avoid
         shadowed = helpers & _assigned(text) if helpers else helpers
         if not shadowed:
             return Source(text, model.name, model.checkpoint)
@@ -95,7 +97,7 @@ def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[list[str], Cl
     if root.signature.states:
         nested = literal(state_names(graph.root, root.public))
         state = ["\n".join(statement(f"STATE = {nested}", 0)), *STATE_TOOLS]
-    body = [*(h.text.strip("\n") for h in file.helpers.values()), *parts, *state, root.output(), last]
+    body = [*(file.renamed(h.text.strip("\n")) for h in file.helpers.values()), *parts, *state, root.output(), last]
     head = _head(doc or f"{model.name}, written by seqspec.", legend(letters), body)
     if state and body[0] is state[0]:  # only a definition is set off from the imports by two empty lines
         return [f"{head}\n\n{body[0]}", *body[1:]], model
@@ -128,7 +130,7 @@ def _classes(graph: Graph, name: str, root: Root, file: File) -> tuple[list[_Kep
 
 
 def _titles(kept: list[_Kept], file: File) -> dict[str, str]:
-    taken = {*names.FILE_NAMES, *file.helpers}
+    taken = {*FILE_NAMES, *map(file.called, file.helpers)}
     titles = {}
     for one in kept[-1:] + kept[:-1]:  # the model chooses first
         titles[one.token] = names.fresh(one.name, taken, "")

@@ -8,16 +8,12 @@ from collections.abc import Container, Mapping
 from keyword import iskeyword
 
 from seqspec.diagnostics import SeqspecError
-from seqspec.graph.reserved import MODULE_ATTRIBUTES, usable
+from seqspec.graph.reserved import FILE_NAMES, MODULE_ATTRIBUTES, usable
 
 _CONTAINER = "append clear extend insert items keys pop update values"
-_FILE = "F NamedTuple Output STATE State Tensor checkpoint flatten functools math nest nn past_from torch"
 _UNUSED_BUILTINS = frozenset(dir(builtins)) - {"range", "zip"}
 
 CONTAINER_ATTRIBUTES = MODULE_ATTRIBUTES | frozenset(_CONTAINER.split())
-
-FILE_NAMES = frozenset(_FILE.split())
-"""Names of the emitted file that nothing else may take."""
 
 LOCAL_NAMES = FILE_NAMES | {"self", "past", "state"} | frozenset(dir(builtins))
 """Names that no variable of a function may take."""
