@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from errno import ENOSPC
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -95,7 +96,8 @@ def run(arguments: list[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     try:
         code = seqspec.main(arguments, prog_name="seqspec", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.__stdout__ is not None:  # None where whoever started it closed the stream
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
@@ -107,17 +109,32 @@ def run(arguments: list[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except BrokenPipeError:
-        # the reader has gone, as `head` does; a second complaint when Python closes the stream is kept away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader has gone, as `head` does
         return 1
     except SeqspecError as error:
         _show(error)
         return 1
     except Exception as error:
-        if os.environ.get("SEQSPEC_TRACEBACK"):
+        told = _of_the_machine(error)
+        if told is None and os.environ.get("SEQSPEC_TRACEBACK"):
             raise
-        _show(_bug(error))
+        _show(told or _bug(error))
         return 1
+
+
+def _of_the_machine(error: Exception) -> SeqspecError | None:
+    """What the machine lacks, and not the compiler; no more is written to a full output."""
+    if isinstance(error, MemoryError):
+        return SeqspecError("SEQ402", f"there is too little memory: {error}", "ask for less at a time")
+    if isinstance(error, OSError) and error.errno == ENOSPC:
+        _discard_output()
+        return SeqspecError("SEQ404", f"standard output cannot be written: {error.strerror}")
+    return None
+
+
+def _discard_output() -> None:
+    """Nothing more is written: a second complaint when Python closes the stream is kept away."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show(error: SeqspecError) -> None:

@@ -244,6 +244,25 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"seqspec, version {seqspec.__version__}\n"
 
 
+def test_too_little_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_: object) -> None:
+        raise MemoryError("8 GB")
+
+    monkeypatch.setattr("seqspec.checking.graph_of", fail)
+    assert run(["check", GPT2]) == 1
+    assert capsys.readouterr().err.startswith("error[SEQ402]: there is too little memory: 8 GB\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(("output", "code", "said"), [(">/dev/full", 1, "error[SEQ404]: standard"), (">&-", 0, "")])
+def test_an_output_that_takes_nothing(output: str, code: int, said: str) -> None:
+    line = f'"{sys.executable}" -m seqspec check "{GPT2}" {output}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stderr.startswith(said)
+    assert "bug" not in done.stderr
+
+
 def test_a_bug_is_one_diagnostic(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(_: object) -> None:
         raise ZeroDivisionError("oh")
