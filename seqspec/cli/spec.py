@@ -40,7 +40,8 @@ def checked(path: str, overrides: Sequence[str] = ()) -> Checked:
 
 
 def _stdin(overrides: Sequence[str]) -> Document:
-    text = decode(sys.stdin.buffer.read(MAX_BYTES + 1), STDIN)
+    given = b"" if sys.__stdin__ is None else sys.stdin.buffer.read(MAX_BYTES + 1)  # None where it is closed
+    text = decode(given, STDIN)
     if isinstance(text, Diagnostic):
         raise SpecError(text)
     return load_text(text, file=STDIN, overrides=overrides)

@@ -244,6 +244,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"seqspec, version {seqspec.__version__}\n"
 
 
+def test_a_closed_input_is_empty() -> None:
+    line = f'"{sys.executable}" -m seqspec check - <&-'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("error[SEQ002]: the file holds no document")
+
+
 def test_too_little_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(_: object) -> None:
         raise MemoryError("8 GB")
