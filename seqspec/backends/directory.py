@@ -74,7 +74,10 @@ def refuse(path: Path) -> None:
     if not stat.S_ISDIR(mode):
         what = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
         raise CompileError("SEQ403", f"`{path}` is {what}.", "give a directory that does not exist yet")
-    foreign = _foreign(path)
+    try:
+        foreign = _foreign(path)
+    except OSError as error:
+        _unwritable(path, error)
     if foreign:
         raise CompileError(
             "SEQ403", f"`{path}` holds `{foreign}`, which is no output of seqspec.", "nothing was changed"
@@ -145,15 +148,22 @@ def write(file: Path, content: bytes) -> None:
 
 
 def _foreign(path: Path) -> str | None:
-    """The first entry of a directory that its manifest does not list, if any."""
-    found = sorted(f.relative_to(path).as_posix() for f in path.rglob("*"))
+    """The first entry of a directory that its manifest does not list, if any. Nothing below a foreign entry is read."""
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
         ours = {MANIFEST, *manifest["files"]} if manifest["seqspec"] else set()
         ours |= {parent.as_posix() for name in ours for parent in PurePosixPath(name).parents}
     except (OSError, ValueError, KeyError, TypeError):
         ours = set()
-    return next((name for name in found if name not in ours), None)
+    folders = [path]
+    while folders:
+        for entry in sorted(folders.pop().iterdir()):
+            name = entry.relative_to(path).as_posix()
+            if name not in ours:
+                return name
+            if entry.is_dir() and not entry.is_symlink():
+                folders.append(entry)
+    return None
 
 
 def _swap(fresh: Path, path: Path) -> None:

@@ -132,6 +132,9 @@ def test_what_genai_is_told(folders: dict[str, Path], tmp_path: Path) -> None:
     }  # fmt: skip
     told = json.loads((alone / "genai_config.json").read_text())
     assert (told["model"]["eos_token_id"], told["model"]["decoder"]["filename"]) == ([7], "model.onnx")
+    with pytest.raises(seqspec.CompileError, match=r"`eos_id` takes an id below \d+"):
+        _compiled(tmp_path / "beyond", "gpt2", genai=True, eos_id=10**6)
+    assert not (tmp_path / "beyond").exists()
     names = {
         i.name: i for i in ort.InferenceSession(alone / "model.onnx", providers=["CPUExecutionProvider"]).get_inputs()
     }

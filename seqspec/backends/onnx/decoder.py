@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seqspec.diagnostics import CompileError
+from seqspec.diagnostics import CompileError, arguments
 from seqspec.graph.dims import PAST, TIME, Shape, dim
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import Carried, Signature, signature
@@ -37,13 +37,15 @@ class Decoder:
         return 1 + max(self.caches)
 
 
-def decoder(flat: Graph, facts: Mapping[str, Mapping[str, Any]], program: str) -> Decoder:
+def decoder(flat: Graph, facts: Mapping[str, Mapping[str, Any]], program: str, eos_id: int | None) -> Decoder:
     """What the one file of `flat` is as a decoder, or why `program` cannot drive it; `facts` say more of its inputs."""
     described = signature(flat)
     for path, text in _faults(flat, described):
         raise cannot_drive(program, text, path)
     (logits,) = (port.shape for port in described.outputs if port.name == "logits")
     assert isinstance(logits[2], int)
+    if eos_id is not None and eos_id >= logits[2]:
+        raise arguments.refused("eos_id", f"an id below {logits[2]}, the size of the vocabulary", eos_id)
     shapes = {s.past: s.shape for s in described.states}
     numbers = sorted({_layer(s) for s in described.states})
     caches = {n: (shapes[f"past_key_values.{n}.key"], shapes[f"past_key_values.{n}.value"]) for n in numbers}

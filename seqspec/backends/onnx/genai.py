@@ -23,7 +23,7 @@ def config(flat: Graph, facts: Any, *, file: str, target: str, in_place: bool, e
 
     Every generation ends at some id: without `eos_id` at the one of padding, and where there is none at 0.
     """
-    found = decoder(flat, facts, PROGRAM)
+    found = decoder(flat, facts, PROGRAM, eos_id)
     _check_widths(flat, found)
     end = eos_id if eos_id is not None else found.pad_id or 0
     context = found.max_length or _NO_LIMIT

@@ -33,7 +33,7 @@ def model_name(asked: Options) -> str:
 
 def configs(flat: Graph, facts: Any, asked: Options, eos_id: int | None) -> dict[str, dict[str, Any]]:
     """The two files by name. Without `eos_id` a generation ends at its length alone."""
-    found = decoder(flat, facts, PROGRAM)
+    found = decoder(flat, facts, PROGRAM, eos_id)
     keys, _ = next(iter(found.caches.values()))
     length = {} if found.max_length is None else {"max_position_embeddings": found.max_length}
     config = {
