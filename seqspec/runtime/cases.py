@@ -59,13 +59,18 @@ class Cases:
         self.stateful = looks_back or any(not s.held for s in signature.states)
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask}
         self.ports = [p for p in signature.inputs if p.name not in self.masks and not p.name.endswith("position_ids")]
-        self.prefixed = any(p.dtype != "float" and not timed(p) for p in self.ports)
+        # stacks that read sound, whose frames are more than their positions
+        self.sounds = frozenset(
+            of_encoder(p) for p in self.ports if p.dtype == "float" and timed(p) and time_axis(p) > 1
+        )
+        self.has_encoder = any(of_encoder(p) for p in self.ports)
+        self.prefixed = any(p.dtype != "float" and not timed(p) and not self._of_encoder(p) for p in self.ports)
         length, encoder = self._length(LENGTH, source=False), self._length(ENCODER_LENGTH, source=True)
         self.lengths = (length, max(1, length - 4), 1)
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
         pairs = zip(self.lengths, self.encoder_lengths, strict=True)
         # arrays [T, …] by input, without padding; an encoder's have a length of their own
-        self.sequences = [{p.name: self.draw(p, e if of_encoder(p) else t) for p in self.ports} for t, e in pairs]
+        self.sequences = [{p.name: self.draw(p, e if self._of_encoder(p) else t) for p in self.ports} for t, e in pairs]
 
     def alone(self) -> Iterator[Handed]:
         """Each sequence by itself."""
@@ -109,8 +114,7 @@ class Cases:
             arrays |= {mask: real[sides[of]].astype(np.int64) for mask, of in self.masks.items() if of in sides}
         real.setdefault(False, np.ones((len(chosen), 1), bool))  # an image has one time
         chunks = way.chunks or (real[False].shape[1],)
-        sounds = frozenset(of_encoder(p) for p in self.ports if p.dtype == "float" and timed(p) and time_axis(p) > 1)
-        return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1], sounds)
+        return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1], self.sounds)
 
     def _calls(self, arrays: Mapping[str, Array], chunks: tuple[int, ...]) -> Iterator[dict[str, Array]]:
         once = {p.name for p in self.ports if of_encoder(p) or not timed(p)}
@@ -145,9 +149,14 @@ class Cases:
         if port.dtype == "float":
             return self.random.standard_normal(shape).astype(self.dtype)
         fact = self.facts.get(port.name, Facts())
-        count = fact.ids or (2 if timed(port) else min(length, PREFIX) + 1)  # a mask or documents; a length
+        prefix = 1 if self._of_encoder(port) in self.sounds else min(length, PREFIX)
+        count = fact.ids or (2 if timed(port) else prefix + 1)  # a mask or documents; a length
         ids = [n for n in range(min(count, 1 << 16)) if n != fact.pad_id]
         return np.asarray(self.random.choice(ids or [0], shape), np.int64)
+
+    def _of_encoder(self, port: Port) -> bool:
+        """Whether an input tells of the sequences that an encoder reads; the length of a prefix has no time in it."""
+        return of_encoder(port) or (self.has_encoder and not timed(port) and not port.name.startswith("decoder_"))
 
     def _chunks(self, length: int) -> tuple[int, ...]:
         """Random lengths that sum to `length`."""

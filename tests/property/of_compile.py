@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir
 
 import seqspec
 from seqspec.api import resolved
-from seqspec.backends.onnx.export import export
-from seqspec.backends.source import source
-from seqspec.build import build
 
 from .case import Case, narrow
+from .digests import digests, digests_of
 from .errors import same_single
 from .of_torch import spans, switches, told
 from .rounds import Property
@@ -51,7 +46,7 @@ def what_checks_compiles(case: Case) -> float:
         except seqspec.SpecError:
             continue
         try:
-            _digests(model)
+            digests_of(model)
         except Exception as error:
             raise AssertionError(f"this checks and does not compile: {error!r}\n\n{Spec(data).text}") from error
     return 0.0
@@ -72,19 +67,6 @@ def a_session_is_torch(case: Case) -> float:
             state = result.state
     got, want = told(case, parts, case.run(batch, case.single))
     return same_single(got, want, told(case, parts, case.run(batch))[1], lambda: case.costs(batch))
-
-
-@lru_cache(maxsize=64)
-def digests(text: str) -> tuple[str, ...]:
-    """Hashes of the emitted source and of every ONNX file."""
-    return _digests(seqspec.load(text))
-
-
-def _digests(model: seqspec.Model) -> tuple[str, ...]:
-    graph = build(model)
-    models = export(graph, seed=3)
-    files = [onnx_ir.to_proto(m).SerializeToString(deterministic=True) for _, m in sorted(models.items())]
-    return tuple(sha256(content).hexdigest() for content in (source(graph).encode(), *files))
 
 
 # ---- mutants -----------------------------------------------------------------------------------------------------

@@ -266,10 +266,10 @@ def blocks(
     for sublayer in sublayers:
         if kinds.count(sublayer["kind"]) > 1 or draw(st.integers(0, 4)) == 0:
             sublayer["name"] = free.pop()
-    return _joined_up(draw, sublayers)
+    return joined_up(draw, sublayers)
 
 
-def _joined_up(draw: st.DrawFn, sublayers: list[Plain]) -> list[Plain]:
+def joined_up(draw: st.DrawFn, sublayers: list[Plain]) -> list[Plain]:
     """The same, perhaps two or more of them in parallel, and a residual left out."""
     count = len(sublayers)
     if count > 1 and draw(st.integers(0, 3)) == 0:

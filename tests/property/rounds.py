@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -18,6 +18,8 @@ providers._get_local_constants = lambda: providers._local_constants
 
 ROUND = 10  # beyond ten valid examples hypothesis changes old ones instead of drawing new ones
 SHORT = range(3)  # the rounds that CI runs
+ALL = slice(None)
+HALVES = slice(ROUND // 2), slice(ROUND // 2, None)
 T = TypeVar("T")
 Check = Callable[[Case], float | None]
 
@@ -41,18 +43,21 @@ def examples(number: int) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def values(strategy: st.SearchStrategy[T], rounds: int) -> list[T]:
-    """What a strategy draws in so many rounds."""
-    found: list[T] = []
+def values(strategy: st.SearchStrategy[T], rounds: int) -> Iterator[T]:
+    """What a strategy draws in so many rounds, each drawn when it is asked for."""
     for number in range(rounds):
+        found: list[T] = []
         _run(number, found.append, strategy, Phase.generate)
-    return found
+        yield from found
 
 
-def hold(prop: Property, number: int) -> int:
-    """Of how many cases of the round it speaks; raises for the smallest that it does not hold for, if there is one."""
+def hold(prop: Property, number: int, part: slice = ALL) -> int:
+    """Of how many cases of the round, or of a part, it speaks.
+
+    Raises for the smallest that it does not hold for, if there is one.
+    """
     count = 0
-    for case in examples(number):
+    for case in examples(number)[part]:
         try:
             count += prop.check(case) is not None
         except Exception as error:

@@ -243,6 +243,27 @@ def test_an_encoder_has_a_length_of_its_own_where_no_state_says_so(source: str, 
     assert "padded left" in {d.way for d in result.differences if d.name == "attentions.0"}
 
 
+@pytest.mark.parametrize("source", ["{kind: features, size: 3}", "{kind: audio, mel_bins: 3, FRONT}"])
+@pytest.mark.parametrize("pool", ["max", "last"])
+def test_a_prefix_lies_in_the_sequence_of_its_own_stack(source: str, pool: str, tmp_path: Path) -> None:
+    """An encoder's may be shorter than the decoder's, and the positions of a sound are fewer than its frames."""
+    text = f"""
+        seqspec: 1
+        name: prefixed
+        encoder:
+          input: {source.replace("FRONT", "convolutions: [{channels: 4, kernel: 3, stride: 2}]")}
+          d_model: 4
+          mask: {{any: [causal, prefix]}}
+          layers: [{{block: [{{kind: attention, heads: 2}}]}}]
+        decoder:
+          input: {{kind: tokens, vocab_size: 9, d_model: 4}}
+          layers: [{{kind: gru, hidden_size: 4, attend: {{from: encoder}}}}]
+        head: {{kind: embedding, pool: {pool}}}"""
+    folder = seqspec.to_onnx(text, tmp_path / "out", verify=False)
+    for seed in range(3):
+        assert verify(folder, seed=seed).passed
+
+
 AMPLIFYING = """
     seqspec: 1
     name: tiny
