@@ -53,6 +53,7 @@ def arguments(doc: str | None, argv: Sequence[str] | None, *, steps: int, **choi
         parser.add_argument(f"--{name}", choices=values, default=values[0])
     parsed = parser.parse_args(argv)
     torch.manual_seed(parsed.seed)
+    torch.set_num_threads(1)  # products this small are slower on several, much slower on a busy machine
     return parsed
 
 

@@ -89,7 +89,7 @@ def check_table(tied: bool, vocab_size: int | None, stack: Readable) -> Findings
     """Whether a head over a vocabulary fits the stack's token table."""
     if tied and stack.tokens is None:
         yield Finding("SEQ212", ("tied",), "a tied head needs a stack that reads tokens", "write `tied: false`")
-    elif tied and stack.table_width != stack.width:
+    elif tied and stack.table_width and stack.table_width != stack.width:  # a width that nobody wrote is SEQ220
         text = f"a tied head reads {stack.width} channels, but the token table has {stack.table_width}"
         yield Finding("SEQ211", ("tied",), text, "make the widths equal, or write `tied: false`")
     if tied and stack.tokens is not None and vocab_size not in (None, stack.vocab_size):

@@ -70,6 +70,10 @@ class Session:
         self._manifest = manifest
         self._masked = any(PAST in names(p.shape[1]) for p in self.inputs if len(p.shape) == 2)
 
+    def __repr__(self) -> str:
+        takes, gives = (", ".join(port.name for port in ports) for ports in (self.inputs, self.outputs))
+        return f"<Session {self.path}: {takes} -> {gives}, on {self.providers[0]}>"
+
     @property
     def inputs(self) -> tuple[Port, ...]:
         """The inputs that `run` takes."""

@@ -68,6 +68,7 @@ def write_folder(
         write(folder / SOURCE, source.text.encode())
         single = {p.name: np.ascontiguousarray(as_numpy(weights[p.name]), np.float32) for p in graph.root.params}
         save_file(single, folder / WEIGHTS)
+        (folder / WEIGHTS).chmod((folder / SOURCE).stat().st_mode)  # safetensors lets the owner alone read it
         for name, content in {**contents(tokenizer), SPEC: spec.encode()}.items():
             write(folder / name, content)
         seal(folder, manifest, {})

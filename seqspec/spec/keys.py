@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, get_args
 from seqspec.components.base import Component
 from seqspec.diagnostics import Diagnostic, did_you_mean, quoted, suggest
 from seqspec.document import Document
-from seqspec.spec.fields import Kind, alternatives_at, choose, fields, keys_instead, kind_of, kinds, leaves, reachable
+from seqspec.spec.fields import (
+    Kind,
+    alternatives_at,
+    choose,
+    fields,
+    keys_instead,
+    kind_of,
+    kinds,
+    leaves,
+    reachable,
+    words,
+)
 from seqspec.spec.wording import describe, expected
 
 if TYPE_CHECKING:
@@ -25,6 +36,8 @@ RESERVED = {
     "GRU": ("overrides", "share"),
     "RNN": ("overrides", "share"),
 }
+# what there is already in the place of a reserved key
+_MEANWHILE = {("Model", "heads"): "several heads are written under `outputs`, by name"}
 _STACKS = frozenset({"encoder", "decoder"})
 _WRITE_A_STACK = "write `encoder` or `decoder`: a stack, which holds an `input` and `layers`"
 
@@ -46,7 +59,10 @@ def explain(root: type[Component], document: Document, owner: Path, faults: Sequ
 
 def _missing(document: Document, owner: Path, name: str, cls: Kind | None) -> Diagnostic:
     of = f" of `{kind}`" if cls and (kind := kind_of(cls)) else ""
-    hint = "write `seqspec: 1`, the version of the language" if (owner, name) == ((), "seqspec") else None
+    choices = words(leaves(fields(cls)[name].annotation)) if cls and name in fields(cls) else []
+    hint = f"write one of {', '.join(map(quoted, choices))}" if choices else None
+    if (owner, name) == ((), "seqspec"):
+        hint = "write `seqspec: 1`, the version of the language"
     return document.diagnostic("SEQ102", f"missing field `{name}`{of}", owner, hint=hint)
 
 
@@ -63,7 +79,7 @@ def _unknown(
     of = f" of `{kind}`" if cls and (kind := kind_of(cls)) else ""
     if cls and key in RESERVED.get(cls.__name__, ()):
         text = f"{quoted(key)} is reserved for a later version of the language"
-        return document.diagnostic("SEQ114", text, path, key=True)
+        return document.diagnostic("SEQ114", text, path, key=True, hint=_MEANWHILE.get((cls.__name__, key)))
     rival = {"kind": None, **keys_instead(alternatives)}
     if cls and key in rival and rival[key] is not cls:
         mine = next((name for name, other in keys_instead(alternatives).items() if other is cls), "kind")

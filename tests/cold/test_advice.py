@@ -96,3 +96,21 @@ def test_a_report_says_whether_all_is_well() -> None:
     assert repr(clean) == "<Report: clean>"
     assert repr(wrong).startswith("<Report: ")
     assert f"{len(wrong)} errors" in repr(wrong)
+
+
+def test_a_missing_choice_is_shown_the_choices() -> None:
+    stack = "encoder: {input: {kind: features, size: 3}, layers: [{kind: gru, hidden_size: 4}]}"
+    ((code, *_, hint),) = found(f"{HEAD}{stack}\nhead: {{kind: classifier, classes: 2}}\n")
+    assert (code, hint) == ("SEQ102", "write one of `none`, `first`, `last`, `mean`, `max`, `final_state`")
+
+
+def test_several_heads_are_led_to_outputs() -> None:
+    stack = "encoder: {input: {kind: features, size: 3}, layers: [{kind: gru, hidden_size: 4}]}"
+    ((code, *_, hint),) = found(f"{HEAD}{stack}\nheads: {{}}\n")
+    assert code == "SEQ114"
+    assert "`outputs`" in hint
+
+
+def test_a_width_that_nobody_wrote_is_one_finding_under_a_tied_head() -> None:
+    text = decoder("[{block: [{kind: attention, heads: 2}]}]", "position: rope").replace("lm", "{kind: lm, tied: true}")
+    assert [code for code, *_ in found(text)] == ["SEQ220"]

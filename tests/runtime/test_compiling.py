@@ -125,6 +125,7 @@ def test_a_torch_folder_runs_without_seqspec(tmp_path: Path) -> None:
     model = spec("llama-3.2-1b")
     folder = api.write_torch(model, tmp_path / "out", seed=3)
     assert {f.name for f in folder.iterdir()} == {"model.py", "model.safetensors", "spec.yaml", "seqspec.json"}
+    assert len({f.stat().st_mode for f in folder.iterdir()}) == 1  # who may read one may read all
     weights = load_file(folder / "model.safetensors")
     np.testing.assert_equal(weights, dict(Drawn(seqspec.build(model).root.params, 3)))
     kind = json.loads((folder / "seqspec.json").read_text())["model"]

@@ -239,3 +239,8 @@ def test_what_was_real_is_carried_where_nothing_else_is(tmp_path: Path) -> None:
         parts.append(made["logits"])
     np.testing.assert_array_equal(np.concatenate(parts, 1), whole["logits"])
     np.testing.assert_array_equal(state["past_state.attention_mask"], ids != 1)
+
+
+def test_a_session_says_what_it_is(compiled: Get) -> None:
+    session = compiled("llama-3.2-1b").session
+    assert repr(session) == f"<Session {session.path}: input_ids, attention_mask -> logits, on CPUExecutionProvider>"
