@@ -46,8 +46,8 @@ def an_order_changes_nothing(case: Case) -> float | None:
 
 def packed_documents_are_alone(case: Case) -> float | None:
     """Each document of a row = its real tokens alone, without a mask and without `document_ids`."""
-    source = case.spec.model.resolved()
-    if not isinstance(source.stacks[source.last].input, Tokens | Features):
+    drawn = case.spec.model.resolved()
+    if not _may_be_packed(drawn.stacks[drawn.last]):
         return None
     case = _of(recast.of_documents(case.spec), case)
     model, batch, worst = case.spec.model.resolved(), case.batch, None
@@ -79,6 +79,12 @@ def keeps_documents_apart(stack: Stack) -> bool:
         or (isinstance(part, SelfAttention) and part.position and not part.position.switch and _within(part.allowed))
         for _, part in stack.parts()
     )
+
+
+def _may_be_packed(stack: Stack) -> bool:
+    """Whether it reads a row of tokens and has no recurrence but what may be taken out."""
+    bound = any(list(layer.recurrent.reads()) for layer in stack.flat() if layer.recurrent)
+    return isinstance(stack.input, Tokens | Features) and not bound
 
 
 def _takes_a_set(part: Part) -> bool:
