@@ -17,8 +17,9 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.pop(0)  # this folder, which has files with the names of packages
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+HERE = Path(__file__).resolve().parent
+# without this folder, wherever it stands: it has files with the names of packages
+sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry).resolve() != HERE)]
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.pairs import environment, table

@@ -145,7 +145,9 @@ def peak(field: str) -> int:
 
 
 def main() -> None:
-    sys.path[0] = str(Path(__file__).resolve().parents[1])  # this folder has files with the names of packages
+    here = Path(__file__).resolve().parent
+    # without this folder, wherever it stands: it has files with the names of packages
+    sys.path[:] = [str(here.parent), *(entry for entry in sys.path if Path(entry).resolve() != here)]
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     name, checkpoint, folder = sys.argv[1], *map(Path, sys.argv[2:])
     begun = time.process_time()

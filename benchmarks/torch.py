@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.pop(0)  # this folder, which has files with the names of packages
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+HERE = Path(__file__).resolve().parent
+# without this folder, wherever it stands: it has files with the names of packages
+sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry).resolve() != HERE)]
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import torch

@@ -65,12 +65,9 @@ def replace_file(path: Path, content: bytes, ours: Callable[[bytes], bool]) -> N
 
 def refuse(path: Path) -> None:
     """SEQ403 unless there is nothing at the path, or an output of seqspec and nothing else."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
+    mode = _mode(path)
+    if mode is None:
         return
-    except OSError as error:
-        _unwritable(path, error)
     if not stat.S_ISDIR(mode):
         what = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
         raise CompileError("SEQ403", f"`{path}` is {what}.", "give a directory that does not exist yet")
@@ -86,12 +83,9 @@ def refuse(path: Path) -> None:
 
 def refuse_file(path: Path, ours: Callable[[bytes], bool]) -> None:
     """SEQ403 unless there is nothing at the path, or a file whose first bytes `ours` recognises."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
+    mode = _mode(path)
+    if mode is None:
         return
-    except OSError as error:
-        _unwritable(path, error)
     if stat.S_ISDIR(mode):
         raise CompileError("SEQ403", f"`{path}` is a directory.", "give the path of a file")
     if not stat.S_ISREG(mode):
@@ -145,6 +139,16 @@ def write(file: Path, content: bytes) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def _mode(path: Path) -> int | None:
+    """The mode of what lies at the path, links not followed; None if nothing does, SEQ404 if it cannot be found out."""
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _unwritable(path, error)
 
 
 def _foreign(path: Path) -> str | None:

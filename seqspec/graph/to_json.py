@@ -74,4 +74,6 @@ def _value(value: Value) -> dict[str, Any]:
 
 
 def _state(state: State) -> dict[str, Any]:
-    return {"name": state.name, "dtype": state.dtype, "shape": list(map(str, state.shape)), "output": state.output}
+    shape = list(map(str, state.shape))
+    data = {"name": state.name, "dtype": state.dtype, "shape": shape, "output": state.output}
+    return data | ({"held": True} if state.held else {})

@@ -16,14 +16,14 @@ class _Told(NamedTuple):
     dtype: str
 
 
-# None where only the name is compared: a present has another length in time than its past
+# None if only the name is compared: a present is longer than its past
 _Wanted = dict[str, _Told | None]
 
 
 def disagreement(signature: Signature, dtype: str, graphs: Mapping[str, Any]) -> str | None:
-    """The first thing that onnxruntime's sessions of the files take or give and the signature does not say so.
+    """The first difference between the signature and the inputs and outputs of onnxruntime's sessions; None if none.
 
-    `dtype` is the one the model computes in; the last session runs on every call, one before it on the first.
+    The model computes in `dtype`. The last session runs on every call, one before it on the first call only.
     """
     *early, last = graphs.values()
     ports: _Wanted = {port.name: _Told(port.shape, port.dtype) for port in signature.inputs if not port.starts}
@@ -61,12 +61,12 @@ def _differing(values: list[Any], told: _Wanted, dtype: str, *, given: bool = Fa
 
 
 def _same(seen: list[int | str | None], told: Shape, *, given: bool) -> bool:
-    """What is left open fits anything; of an output, onnxruntime says numbers of its own where a file has names."""
+    """An open size fits any other. For outputs, onnxruntime may give numbers where the file has names."""
     pairs = [(size, _name(wanted)) for size, wanted in zip(seen, told, strict=False)]
     fits = (size is None or size == name or (given and type(size) is not type(name)) for size, name in pairs)
     return len(seen) == len(told) and all(fits)
 
 
 def _name(size: Size) -> int | str:
-    """As files call a size: past + new is the total."""
+    """A size as files name it: past + new is the total."""
     return size if isinstance(size, int) else TOTAL if size == dim(PAST) + dim(TIME) else str(size)

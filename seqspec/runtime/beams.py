@@ -1,4 +1,4 @@
-"""Beam search: the likeliest texts, several at a time (as in transformers, which keeps the ends it meets apart)."""
+"""Beam search: several likely texts at a time (as in transformers, which keeps finished texts apart)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from seqspec.runtime.state import Array
 
 
 class Beams:
-    """score(text) = Σ log p(id | what is before it) / length^length_penalty, an end counted in the length.
+    """score(text) = Σ log p(id | ids before it) / length^length_penalty, where the length includes the end.
 
-    Each step keeps the `num_beams` likeliest texts that go on, and of those that ended the `num_beams` best. A row is
-    finished once that many have ended and
+    Each step keeps the `num_beams` likeliest unfinished texts, and the `num_beams` best finished ones. A row is done
+    when it has that many finished texts and, with
 
-    early_stopping=True     at once
-    early_stopping=False    the likeliest that goes on, scored at its length of now, is no better than the worst of them
+    early_stopping=True     no further condition
+    early_stopping=False    the likeliest unfinished text, scored at its present length, is no better than the worst
     early_stopping="never"  the same, scored at the length that would be best for it
     """
 
     def __init__(self, asked: Decoding, prompt: Prompt) -> None:
         self.asked, self.width, rows = asked, asked.num_beams, len(prompt.ids)
         self.adjust = Adjustment(asked, prompt.ids)
-        # in the worst case all but one of a beam's likeliest ids end its text
+        # in the worst case, all of a beam's likeliest ids but one end its text
         self.candidates = self.width * (1 + max(1, len(asked.eos_ids) + len(asked.stop)))
         self.scores, self.made = np.zeros((rows, 1)), np.zeros((rows, 1, 0), np.int64)
         self.ended_scores = np.full((rows, self.width), -np.inf)
-        self.ended = np.zeros((rows, self.width, 0), np.int64)  # -1 behind the end
+        self.ended = np.zeros((rows, self.width, 0), np.int64)  # -1 after the end
         self.open = np.ones(rows, bool)
 
     @property
@@ -58,7 +58,7 @@ class Beams:
         return found[..., : int((found >= 0).sum(-1).max())]
 
     def _end(self, made: Array, scores: Array) -> None:
-        """The best of what has ended so far and what ends here: scores[B, k] of the first k of made[B, C, n]."""
+        """Keeps the best finished texts, with those that end now: scores[B, k] of the first k of made[B, C, n]."""
         length = made.shape[-1]
         new = np.where(self.open[:, None], scores / length**self.asked.length_penalty, -np.inf)
         merged = np.concatenate([self.ended_scores, new], 1)
@@ -70,7 +70,7 @@ class Beams:
         self.ended[self.ended_scores == -np.inf] = -1
 
     def _close(self) -> None:
-        """Rows in which nothing better can come."""
+        """Closes the rows in which no better text can follow."""
         asked, length = self.asked, self.made.shape[-1]
         worst = self.ended_scores.min(-1)  # -∞ while fewer have ended than there are beams
         if asked.early_stopping is True:

@@ -1,6 +1,6 @@
-"""How fast a compiled folder is here: whole sequences, then one position after another, and the time of each op.
+"""Measures how fast a compiled folder runs: whole sequences, then one position at a time, and the time of each op.
 
-Latencies are of a session without a profiler; ops are timed in a second pass, by onnxruntime's own.
+Latencies are measured without a profiler. Ops are timed in a second pass, by onnxruntime's profiler.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _LENGTH, _STEPS = 128, 32
 
 @dataclass(frozen=True)
 class Asked:
-    """`batch` sequences of `length` positions, an encoder's where there is one; then `steps` positions, one by one.
+    """`batch` sequences of `length` positions, of the encoder if there is one; then `steps` positions, one by one.
 
-    All of it is measured `runs` times. Lengths that are None are 128 and 32, or what a table of positions has room for.
+    Each measurement is made `runs` times. `length` and `steps` are 128 and 32 by default, or what fits into a table of
+    positions.
     """
 
     batch: int = 1
@@ -42,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Phase:
-    """Calls of one kind: `positions` of each sequence in a call, after a `past` of so many."""
+    """Calls of one kind: `positions` of each sequence in a call, after `past` earlier ones."""
 
     name: str
     positions: int
@@ -52,13 +53,13 @@ class Phase:
 
     @property
     def median(self) -> float:
-        """Seconds that a call takes."""
+        """The median seconds of a call."""
         return statistics.median(self.seconds)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What was found of one folder. `unit` is what a position is: tokens, frames, or a whole input such as an image."""
+    """The measurements of one folder. `unit` names a position: tokens, frames, or a whole input such as an image."""
 
     folder: Path
     providers: tuple[str, ...]
@@ -67,7 +68,7 @@ class Bench:
     phases: tuple[Phase, ...]
 
     def rate(self, phase: Phase) -> float:
-        """Positions a second, of all sequences together."""
+        """Positions per second, of all sequences together."""
         return self.asked.batch * phase.positions / phase.median
 
     def to_json(self) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class Bench:
 
 
 def bench(folder: Path, asked: Asked, providers: Sequence[Provider] | None = None) -> Bench:
-    """Random inputs without padding, the same in both passes; what comes first in a pass is not counted."""
+    """Measures with random inputs without padding, the same in both passes; a pass's first round is not counted."""
     session = Session(folder, providers, settings=Settings(asked.threads))
     plan = Plan(session, asked)
     timed_calls: dict[str, list[float]] = {}
@@ -109,9 +110,9 @@ def bench(folder: Path, asked: Asked, providers: Sequence[Provider] | None = Non
 
 
 class Plan:
-    """The calls of one measurement: `run` alone, or `prefill` and `decode` of what carries a state.
+    """The calls of one measurement: `run`, or `prefill` and `decode` for a model with a state.
 
-    Of two stacks, `prefill` reads the encoder's input and the first position of the decoder's.
+    With two stacks, `prefill` reads the encoder's input and the first position of the decoder's.
     """
 
     def __init__(self, session: Session, asked: Asked) -> None:
@@ -132,14 +133,14 @@ class Plan:
         self.next = {p.name: self._drawn(cases, p, 1, past=self.begins) for p in late if timed(p)}
 
     def place(self, phase: str) -> tuple[int, int]:
-        """How many positions a call has, and how many there were before the first of its phase."""
+        """How many positions a call has, and how many there were before the first call of its phase."""
         if phase == "decode":
             return 1, self.begins
         return (1 if self.unit == "inputs" else self.length), 0
 
     @property
     def begin(self) -> str:
-        """What the first call is."""
+        """The phase of the first call."""
         return "prefill" if self.moving else "run"
 
     def calls(self, session: Session) -> Iterator[tuple[str, float]]:
@@ -173,7 +174,7 @@ def _profiled(folder: Path, plan: Plan, providers: Sequence[Provider] | None) ->
 
 
 def _step(session: Session, room: int) -> Callable[[Mapping[str, Array], Any], Any]:
-    """(inputs, state) -> state, as generation steps where it can."""
+    """(inputs, state) -> state, as in generation if the model can generate."""
     logits = any(port.name == "logits" for port in session.outputs)
     if session.signature.states and logits and session.dtype.name != "bfloat16":
         carrying = Carrying(session, room)
@@ -182,7 +183,7 @@ def _step(session: Session, room: int) -> Callable[[Mapping[str, Array], Any], A
 
 
 def _room(session: Session, ports: Sequence[Port]) -> int:
-    """How many positions the shortest of their tables has."""
+    """The number of positions in the shortest table of these inputs."""
     limits = [fact.max_length for port in ports if (fact := session.facts.get(port.name)) and fact.max_length]
     return min(limits, default=1 << 30)
 

@@ -1,8 +1,8 @@
-"""Stepping a session without copying what it carries.
+"""Steps a session without copying its state.
 
-States stay in onnxruntime's memory from step to step. Where every cache that grows is a kernel's own, and nothing is
-padding, each has one buffer with room for many steps, which the kernel writes into and nobody copies. Beams that change
-places move in it what they do not share: neither the prompt nor what the encoder left.
+States stay in onnxruntime's memory from step to step. If a kernel maintains every cache that grows, and nothing is
+padding, each cache has one buffer with room for many steps, which the kernel writes to in place. Reordered beams copy
+within it only what they do not share: neither the prompt nor the encoder's states.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array, State
 
 _AHEAD = 1024
-"""Positions a buffer has room for beyond what is needed now; a longer one is made when that is full."""
+"""Spare positions of a new buffer; when it is full, a longer one replaces it."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What one step leaves for the next: onnxruntime's values by the names of the past, sizes, and the mask so far.
+    """The state between two steps: onnxruntime's values by the names of the past, sizes, and the mask so far.
 
-    `shared` positions of the past are equal in all rows that a row was spread to.
+    The first `shared` positions of the past are equal in all copies that `spread` made of a row.
     """
 
     values: Mapping[str, Any]
@@ -48,13 +48,13 @@ class Carrying:
         self.device = "cuda" if providers.CUDA in session.providers else "cpu"
 
     def step(self, inputs: Mapping[str, Array], held: Held | None) -> tuple[Array, Held]:
-        """Logits, and what is carried on."""
+        """Logits and the next state."""
         call = self.session.call(inputs) if held is None else self.session.call(inputs, held.sizes, held.mask)
         held = self._begun(call) if held is None else self._roomy(held, call)
         binding = self.binding
         binding.clear_binding_inputs()
         binding.clear_binding_outputs()
-        # kept until the run is over, since a binding only points at them
+        # kept until the run is over, since a binding only points to them
         arrays = {name: np.ascontiguousarray(a) for name, a in call.arrays.items() if name in self.taken}
         for name, array in arrays.items():
             binding.bind_cpu_input(name, array)
@@ -68,12 +68,12 @@ class Carrying:
                 binding.bind_ortvalue_output(state.present, held.values[state.past])
         self.session.run_bound(binding)
         logits, *presents = binding.get_outputs()
-        # a buffer stays the value that owns its memory
+        # a buffer keeps the value that owns its memory
         values = {**held.values, **{s.past: v for s, v in zip(moved, presents, strict=False)}}
         return np.asarray(logits.numpy()), self._next(call, values, held)
 
     def spread(self, held: Held, count: int) -> Held:
-        """Each row `count` times, side by side."""
+        """The state with each row repeated `count` times, copies side by side."""
         rows = np.arange(held.sizes[BATCH]).repeat(count)
         values = {s.past: self._picked(s, held, rows) for s in self.states}
         mask = None if held.mask is None else held.mask[rows]
@@ -81,7 +81,7 @@ class Carrying:
         return replace(held, values=values, sizes=sizes, mask=mask, shared=held.sizes.get(PAST, 0))
 
     def reorder(self, held: Held, rows: Array) -> Held:
-        """These rows, each in the place of one that was spread from the same."""
+        """The state with these rows, each of which replaces a copy of the same spread row."""
         values = dict(held.values)
         for state in self.states:
             if held.in_place and _grows(state):
@@ -91,7 +91,7 @@ class Carrying:
         return replace(held, values=values)
 
     def _picked(self, state: Carried, held: Held, rows: Array) -> Any:
-        """Rows of a state; of a buffer what is filled, in a new one."""
+        """Rows of a state; of a buffer, the filled part in a new buffer."""
         array = held.values[state.past].numpy()
         if not (held.in_place and _grows(state)):
             return self._value(array[rows])
@@ -101,7 +101,7 @@ class Carrying:
         return self._value(buffer)
 
     def _move(self, state: Carried, held: Held, rows: Array) -> None:
-        """Rows within a buffer, as far as they differ."""
+        """Copies rows within a buffer, without the positions that they share."""
         value, moved = held.values[state.past], np.flatnonzero(rows != np.arange(len(rows)))
         array = value.numpy()  # onnxruntime's own memory on the CPU, a copy elsewhere
         own = _upto(state, held.sizes[PAST], held.shared)[1:]
@@ -110,7 +110,7 @@ class Carrying:
             value.update_inplace(array)
 
     def _roomy(self, held: Held, call: Call) -> Held:
-        """With longer buffers where the next positions do not fit."""
+        """The state with longer buffers if the next positions do not fit."""
         past, needed = call.sizes[PAST], call.sizes[PAST] + call.sizes[TIME]
         values = dict(held.values)
         for state in self.states if held.in_place else ():
@@ -121,7 +121,7 @@ class Carrying:
         return replace(held, values=values)
 
     def _begun(self, call: Call) -> Held:
-        """The first past: buffers where all is real, else what the session starts with."""
+        """The first past: in buffers if nothing is padding, else as the session starts it."""
         in_place = self.session.in_place and (call.carried is None or bool(call.carried.all()))
         values, first = {}, self.session.first(call)
         for state in self.states:
@@ -132,7 +132,7 @@ class Carrying:
         return Held(values, {}, None, in_place)
 
     def _buffer(self, state: Carried, rows: int, length: int, dtype: Any) -> Array:
-        """Zeros for so many positions, or for all that there may be."""
+        """Zeros for `length` positions, or for as many as a generation can have."""
         sizes = {BATCH: rows, PAST: min(length, self.room)}
         return np.zeros(tuple(evaluate(size, sizes) for size in state.shape), dtype)
 
@@ -146,7 +146,7 @@ class Carrying:
 
 
 class Copying:
-    """The same through `run`, with copies: for element types that onnxruntime does not bind."""
+    """Steps by `Session.run`, with copies: for element types that onnxruntime cannot bind."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -174,5 +174,5 @@ def _time(state: Carried) -> int:
 
 
 def _upto(state: Carried, end: int, start: int = 0) -> tuple[slice, ...]:
-    """Positions of a state that grows, of all rows."""
+    """The index of positions `start` to `end` of a state that grows, in all rows."""
     return (*[slice(None)] * _time(state), slice(start, end))

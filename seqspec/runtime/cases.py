@@ -1,7 +1,7 @@
-"""Random inputs for a check: a few sequences of different lengths, and the ways a caller may hand them in.
+"""Random inputs for a check: a few sequences of different lengths, and the ways in which a caller may pass them.
 
-Every sequence is judged alone, whole and without padding. However it is handed in, the same numbers must come out at
-its real positions.
+The judge computes each sequence alone, whole and without padding. However a sequence is passed, the outputs at its real
+positions must be the same.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from seqspec.runtime.facts import Facts
 from seqspec.runtime.state import Array
 
 LENGTH, ENCODER_LENGTH, PREFIX = 11, 7, 4
-MASK_NAMES = ("attention_mask", "decoder_attention_mask")
 
 
 @dataclass(frozen=True)
 class Handed:
-    """How sequences go in: which ones, padded on which side, in chunks of which lengths, with a mask or without."""
+    """A way to pass sequences: which ones, the side of the padding, the lengths of chunks, with a mask or without."""
 
     name: str
     rows: tuple[int, ...]
@@ -34,10 +33,10 @@ class Handed:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences as calls take them. `real` is [B, T] of all chunks together, `encoder_real` of what an encoder reads.
+    """Sequences as inputs of calls. `real` is [B, T] of all chunks together, `encoder_real` that of an encoder's input.
 
-    `in_front` holds True where that is sound, False where the rest is: what its frames become stands in front of
-    padding, wherever that was.
+    `in_front` contains True if the encoder's input is sound, and False if the decoder's or only input is. What becomes
+    of frames of sound stands before the padding, even if that was on the left.
     """
 
     calls: tuple[Mapping[str, Array], ...]
@@ -54,7 +53,7 @@ class Cases:
     def __init__(self, signature: Signature, facts: Mapping[str, Facts], dtype: Any, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
         self.facts, self.dtype = facts, dtype
-        # of what remembers which tokens were real and nothing else, a file's mask says so
+        # a file whose only state is the past mask takes that mask as an input instead
         looks_back = any(PAST in _symbols(p.shape) for p in signature.inputs)
         self.stateful = looks_back or any(not s.held for s in signature.states)
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask}
@@ -69,7 +68,7 @@ class Cases:
         self.lengths = (length, max(1, length - 4), 1)
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
         pairs = zip(self.lengths, self.encoder_lengths, strict=True)
-        # arrays [T, …] by input, without padding; an encoder's have a length of their own
+        # arrays [T, …] by input, without padding; those of an encoder have their own length
         self.sequences = [{p.name: self.draw(p, e if self._of_encoder(p) else t) for p in self.ports} for t, e in pairs]
 
     def alone(self) -> Iterator[Handed]:
@@ -78,12 +77,12 @@ class Cases:
             yield Handed(f"alone, length {length}", (row,), masked=False)
 
     def ways(self) -> Iterator[Handed]:
-        """Every way to hand them in."""
+        """Every way to pass them."""
         rows = tuple(range(len(self.sequences)))
         yield from self.alone()
         yield Handed("padded right", rows)
         yield Handed("padded left", rows, left=True)
-        # a decoder's first position is real whatever stands there, so padding on the left needs its mask
+        # a decoder's first position is real whatever its id, so padding on the left needs a mask
         if all(self.facts[name].pad_id is not None for name in self.masks.values()):
             yield Handed("padded right, no mask given", rows, masked=False)
         limit = min((f.same_in_steps for f in self.facts.values() if f.same_in_steps), default=max(self.lengths))
@@ -91,7 +90,7 @@ class Cases:
         if self.stateful and rows:
             length = self.lengths[rows[0]]
             if self.prefixed:
-                # everybody sees all of a prefix, so it has to come in the first chunk
+                # all positions see the whole prefix, so it has to be in the first chunk
                 rest = self._chunks(length - PREFIX) if length > PREFIX else ()
                 yield Handed("in chunks, padded right", rows, chunks=(min(PREFIX, length), *rest))
                 return
@@ -100,7 +99,7 @@ class Cases:
             yield Handed("in chunks, padded left", rows, left=True, chunks=self._chunks(length))
 
     def batch(self, way: Handed) -> Batch:
-        """The calls of a way: arrays by input, the encoder's in the first alone."""
+        """The calls of a way: arrays by input, those of the encoder in the first call only."""
         chosen = [self.sequences[row] for row in way.rows]
         arrays: dict[str, Array] = {}
         real: dict[bool, Array] = {}
@@ -120,7 +119,7 @@ class Cases:
         once = {p.name for p in self.ports if of_encoder(p) or not timed(p)}
         once |= {mask for mask, of in self.masks.items() if of in once}
         axes = {p.name: time_axis(p) for p in self.ports if p.name not in once}
-        looking = {p.name for p in self.ports if PAST in _symbols(p.shape[2:])}  # at keys, the past's included
+        looking = {p.name for p in self.ports if PAST in _symbols(p.shape[2:])}  # over all keys, the past included
         end = 0
         for length in chunks:
             start, end = end, end + length
@@ -129,7 +128,7 @@ class Cases:
             yield moving | ({n: arrays[n] for n in once & arrays.keys()} if start == 0 else {})
 
     def _padded(self, port: Port, parts: list[Array], left: bool) -> Array:
-        """parts [T, …] -> [B, T, …], padded along every axis of time; padding is what must not be read."""
+        """parts [T, …] -> [B, T, …], padded along every axis of time with a value that shows if it is read."""
         shape = tuple(map(max, zip(*(part.shape for part in parts), strict=True)))
         table = np.full((len(parts), *shape), self._filler(port), parts[0].dtype)
         for row, part in enumerate(parts):
@@ -144,18 +143,18 @@ class Cases:
         return 0 if pad_id is None else pad_id
 
     def draw(self, port: Port, length: int, past: int = 0) -> Array:
-        """One sequence of an input: no id that means padding."""
+        """One random sequence of an input, without the padding id."""
         shape = tuple(evaluate(size, {TIME: length, ENCODER_TIME: length, PAST: past}) for size in port.shape[1:])
         if port.dtype == "float":
             return self.random.standard_normal(shape).astype(self.dtype)
         fact = self.facts.get(port.name, Facts())
         prefix = 1 if self._of_encoder(port) in self.sounds else min(length, PREFIX)
-        count = fact.ids or (2 if timed(port) else prefix + 1)  # a mask or documents; a length
+        count = fact.ids or (2 if timed(port) else prefix + 1)  # a mask or documents, or a prefix length
         ids = [n for n in range(min(count, 1 << 16)) if n != fact.pad_id]
         return np.asarray(self.random.choice(ids or [0], shape), np.int64)
 
     def _of_encoder(self, port: Port) -> bool:
-        """Whether an input tells of the sequences that an encoder reads; the length of a prefix has no time in it."""
+        """Whether an input belongs to an encoder's sequences, as does a prefix length, which has no axis of time."""
         return of_encoder(port) or (self.has_encoder and not timed(port) and not port.name.startswith("decoder_"))
 
     def _chunks(self, length: int) -> tuple[int, ...]:
@@ -170,19 +169,18 @@ class Cases:
 
 
 def timed(port: Port) -> bool:
-    """Whether an input has a value for every position; an image and a state to start from have none, nor has a number
-    for a row."""
+    """Whether an input has a value for every position, unlike an image, an initial state or a single number per row."""
     return bool(_symbols(port.shape[1:]))
 
 
 def of_encoder(port: Port) -> bool:
-    """Whether an input has a length of its own, as what a decoder's encoder reads; on the first call only, where there
-    are more."""
+    """Whether an input is read by the encoder of an encoder-decoder: it has its own length, and only the first call
+    takes it."""
     return port.once or ENCODER_TIME in _symbols(port.shape)
 
 
 def time_axis(port: Port) -> int:
-    """The axis of an input that has a value for every position: the first that is not of a fixed size."""
+    """The axis of time of an input: the first after the batch whose size is not fixed."""
     return next(axis for axis, size in enumerate(port.shape) if axis and not isinstance(size, int))
 
 
@@ -191,7 +189,7 @@ def _symbols(shape: Shape) -> set[str]:
 
 
 def _real(lengths: list[int], left: bool) -> Array:
-    """[B, T], True where a sequence of that length is when all are padded to the longest."""
+    """[B, T], True at the real positions of sequences padded to the longest of `lengths`."""
     longest = max(lengths)
     place = np.arange(longest)
     ends = np.array(lengths)[:, None]

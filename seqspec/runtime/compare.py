@@ -54,7 +54,7 @@ class Verification:
 
     @property
     def worst(self) -> Difference | None:
-        """The largest difference in relation to its limit."""
+        """The difference that is largest in relation to its limit."""
         return max(self.differences, key=lambda d: d.relative / self.limits[d.name], default=None)
 
     def by_name(self) -> dict[str, Difference]:
@@ -82,14 +82,14 @@ Told = Callable[[Verification], None]
 
 
 def judgement(judge: Runner, cases: Cases) -> list[Answer]:
-    """The judge's answer for each sequence alone."""
+    """The judge's outputs and state for each sequence alone."""
     return [judge.run(cases.batch(way).calls[0], None) for way in cases.alone()]
 
 
 def compare(
     judged: Runner, alone: Sequence[Answer], signature: Signature, cases: Cases, ways: Iterable[Handed]
 ) -> list[Difference]:
-    """Every output, and the state after the last call, in every way, against each sequence alone."""
+    """Compares every output, and the state after the last call, in every way, with the judge on each sequence alone."""
     shapes = {p.name: p.shape for p in signature.outputs} | {s.past: s.shape for s in signature.states}
     largest = {name: max(_largest(both.get(name)) for answer in alone for both in answer) for name in shapes}
     found = []
@@ -104,7 +104,7 @@ def compare(
 def rounding(
     rounded: Runner, alone: Sequence[Answer], signature: Signature, cases: Cases, ways: Iterable[Handed]
 ) -> dict[str, float]:
-    """What the precision of `rounded` alone costs each output and state, where it computes what the judge does."""
+    """The relative error of each output and state of `rounded`, which computes as the judge does, in less precision."""
     found: dict[str, float] = {}
     for difference in compare(rounded, alone, signature, cases, ways):
         found[difference.name] = max(found.get(difference.name, 0.0), difference.relative)
@@ -112,7 +112,7 @@ def rounding(
 
 
 def _parts(judged: Runner, batch: Batch, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, int, Array]]:
-    """name, row, and what was given there at the row's real positions."""
+    """(name, row, array): each output and state of each row, at the row's real positions."""
     state: dict[str, Array] | None = None
     made: dict[str, list[Array]] = {}
     for call in batch.calls:
@@ -126,13 +126,13 @@ def _parts(judged: Runner, batch: Batch, shapes: Mapping[str, Shape]) -> Iterato
         if name == MASK:
             continue
         for row in range(len(batch.real)):
-            # what is read off a chunk, as the output at its last real token, says nothing where all of it is padding
+            # an output computed from a chunk, as that at its last real token, is undefined if all of it is padding
             if name in over_time or name not in made or batch.real[row, -batch.last :].any():
                 yield name, row, _real(array[row], shapes[name][1:], batch, row)
 
 
 def _joined(parts: list[Array], shape: Shape) -> Array:
-    """What calls put out one after the other, along time; attention weights have zeros for keys that came later."""
+    """The outputs of successive calls, joined along time; attention weights are 0 for keys of later calls."""
     timed = [axis for axis, size in enumerate(shape) if TIME in names(size)]
     if not timed:
         return parts[-1]
@@ -161,7 +161,7 @@ def _real(array: Array, shape: Shape, batch: Batch, row: int) -> Array:
 def _one(answer: Answer, name: str, got: Array) -> Array:
     outputs, state = answer
     if name not in outputs and name not in state and got.dtype == bool:
-        return np.ones_like(got)  # a mask that is not there: nothing is padding
+        return np.ones_like(got)  # no mask: nothing is padding
     return np.asarray((outputs[name] if name in outputs else state[name])[0])
 
 
@@ -174,7 +174,7 @@ def _largest(array: Array | None) -> float:
 
 
 def _apart(got: Array, want: Array) -> float:
-    """The largest difference; infinite for another shape, or where either is no number."""
+    """The largest difference; infinite if shapes differ, or if either has a NaN."""
     if got.shape != want.shape:
         return float("inf")
     gap = np.abs(got.astype(np.float64) - want.astype(np.float64))

@@ -23,7 +23,7 @@ _TIME = {"input_features": 1}
 
 
 def greedy(logits: Array, real: Array | None = None, *, blank_id: int = 0) -> list[Array]:
-    """logits[B, T, V], real[B, T]? -> ids of each row: repeats become one, then blanks go, so that a blank parts two.
+    """logits[B, T, V], real[B, T]? -> ids of each row: repeats are merged, then blanks removed, which separate repeats.
 
     This is the likeliest path and not always the likeliest text, whose paths add up.
     """
@@ -37,7 +37,7 @@ def greedy(logits: Array, real: Array | None = None, *, blank_id: int = 0) -> li
 
 
 def transcribe(model: Any, inputs: Mapping[str, npt.ArrayLike], *, blank_id: int | None = None) -> list[Array]:
-    """The ids that a model with `head: {kind: ctc}` hears in each row, padding left out.
+    """The ids that a model with `head: {kind: ctc}` recognizes in each row, without padding.
 
     A Session knows its `blank_id`; a module has to be told it, and what is padding by an `attention_mask`.
     """
@@ -55,7 +55,7 @@ def transcribe(model: Any, inputs: Mapping[str, npt.ArrayLike], *, blank_id: int
 
 
 def _of_module(module: nn.Module, inputs: Mapping[str, npt.ArrayLike], blank_id: int) -> list[Array]:
-    """Each row by itself, without its padding: a module does not say how much shorter its logits are than its input."""
+    """Runs each row by itself, without padding: a module does not tell how much shorter than its input logits are."""
     import torch
 
     first = next(module.parameters())
@@ -91,7 +91,7 @@ def _told(blank_id: int | None) -> int:
 
 
 def _real(session: Session, inputs: Mapping[str, npt.ArrayLike], logits: Array) -> Array | None:
-    """[B, T] of the logits' time, from the mask of the input, or its ids: what sound becomes stands in front."""
+    """[B, T] in the logits' time, from the input's mask or ids: what becomes of sound stands before the padding."""
     port = next(p for p in session.inputs if p.name in session.facts and timed(p) and not p.optional)
     fact = session.facts[port.name]
     given = inputs.get(fact.mask) if fact.mask else None

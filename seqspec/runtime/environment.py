@@ -1,4 +1,4 @@
-"""What is installed, and what of it works: behind `seqspec doctor`. Nothing that may be missing is imported up here."""
+"""What is installed and works, for `seqspec doctor`. Packages that may be missing are imported in functions only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIBRARY = re.compile(r"lib[\w+-]+\.so[.\d]*|[\w+-]+\.dll")
 _SHORT = 80
 _NO_RUNTIME = ("onnxruntime-extensions", "onnxruntime-genai", "onnxruntime-tools")
 _AGAIN = "pip uninstall {names}, then pip install 'seqspec-compiler[onnx]'"
-# y = x + x, opset 23, IR 10: onnx.helper's bytes, since onnx itself may not be there
+# y = x + x, opset 23, IR 10: bytes made by onnx.helper, since onnx itself may be missing
 _TINY = bytes.fromhex(
     "080a3a350a0e0a01780a017812017922034164641201675a0f0a0178120a0a08080112040a020801620f0a0179120a0a08080112040a02080142040a001017"
 )
@@ -33,7 +33,7 @@ _TINY = bytes.fromhex(
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: about what, what is so, whether that is fine, and what to do if not."""
+    """One line: the subject, what was found, whether that is fine, and what to do if not."""
 
     subject: str
     text: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Everything, in the order in which it matters."""
+    """All findings, the most important first."""
     yield Finding("python", f"{platform.python_version()} on {platform.system()} {platform.machine()} ({sys.prefix})")
     yield from _seqspec()
     for name in ("pydantic", "PyYAML", "networkx", "click", "numpy", "safetensors", "onnx", "onnx-ir"):
@@ -54,7 +54,7 @@ def examine() -> Iterator[Finding]:
 
 
 def version(name: str) -> str | None:
-    """Of an installed distribution."""
+    """The version of an installed distribution."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -110,7 +110,7 @@ def _onnxruntime() -> Iterator[Finding]:
     try:
         ort: Any = importlib.import_module("onnxruntime")
         built = ort.get_available_providers()
-        ort.set_default_logger_severity(4)  # it would tell at length what is found out here anyway
+        ort.set_default_logger_severity(4)  # its long messages only say what is found out here
     except Exception as error:
         yield Finding("onnxruntime", f"{listed}, but cannot be imported: {_line(error)}", False, again)
         return
@@ -121,7 +121,7 @@ def _onnxruntime() -> Iterator[Finding]:
 
 
 def runtimes() -> dict[str, str]:
-    """Every installed distribution that brings the module onnxruntime."""
+    """Every installed distribution that provides the module onnxruntime."""
     found = {}
     for distribution in metadata.distributions():
         name = str(distribution.metadata["Name"] or "").lower().replace("_", "-")
@@ -131,18 +131,18 @@ def runtimes() -> dict[str, str]:
 
 
 def _provider(ort: Any, name: str) -> Finding:
-    """Whether a tiny model really runs there; being built in says little."""
+    """Whether a tiny model really runs on a provider; that it is built in says little."""
     problem = _try(ort, name)
     if problem is None:
         return Finding(name, "works")
     if name == _CPU:
         return Finding(name, f"built in, but does not work here: {problem}", False)
-    # a wheel is built for machines of many kinds: only the CPU has to work
+    # a wheel is built for many kinds of machines: only the CPU has to work
     return Finding(name, f"does not work here ({_plain(problem)}); that is fine where only the CPU is used")
 
 
 def _plain(problem: str) -> str:
-    """What onnxruntime says of a library, in few words."""
+    """onnxruntime's message about a library, in few words."""
     library = _LIBRARY.search(problem)
     if library:
         return f"the library {library[0]} is missing"

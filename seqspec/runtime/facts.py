@@ -18,7 +18,7 @@ from seqspec.passes.inline import inline
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one input. Every field that is None says that nothing is known or limited.
+    """Facts about one input. A field that is None means that nothing is known or limited.
 
     `ids`: how many there are, from 0. `pad_id` is padding where no mask is given, except at the first position of all
     with `first_is_real`. `max_length`: how many real tokens a learned position table has room for. `same_in_steps`: up
@@ -33,7 +33,7 @@ class Facts:
     mask: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, without what is not known."""
+        """Plain data, without unknown fields."""
         return {key: value for key, value in asdict(self).items() if value is not None and value is not False}
 
     @classmethod
@@ -42,11 +42,11 @@ class Facts:
 
 
 def facts(graph: Graph) -> dict[str, Facts]:
-    """What the ops that read an input say of it, by the input's name."""
+    """The facts that the ops reading an input imply, by the input's name."""
     flat = inline(graph).root
     found = {value.name: Facts() for value in flat.inputs}
-    same = {value: value.name for value in flat.inputs}  # values that are an input, what it becomes, its positions
-    frames = dict.fromkeys(flat.inputs, 1)  # of the input, in one position of such a value
+    same = {value: value.name for value in flat.inputs}  # values that are an input, or follow from it by position
+    frames = dict.fromkeys(flat.inputs, 1)  # positions of the input in one position of such a value
     for node in flat.items:
         assert isinstance(node, Node)
         read = node.inputs[isinstance(node.op, TimeProjection)] if node.inputs else None
@@ -65,7 +65,7 @@ _BECOMES = frozenset({"OrZeros", "Positions", "ChannelsLast", "RealFirst", "Zero
 
 
 def _said(node: Node, frames: int) -> dict[str, Any]:
-    """Fields of the input that a node reads first, which is that many times as long."""
+    """Facts about the input of a node's first argument, which is `frames` times as long as that argument."""
     other = node.inputs[1] if len(node.inputs) > 1 else None
     match node.op:
         case Embedding(count=count):

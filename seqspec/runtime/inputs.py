@@ -18,8 +18,8 @@ from seqspec.runtime.state import Array, as_array
 class Call:
     """One call: `arrays` for every port read in it, and `sizes` (batch, times, past).
 
-    Masks are [B, P + T] int64 where the past counts. `carried` is the mask to keep for the next call, if any.
-    `may_be_empty`: whether it may be of no positions at all, where a stream has brought none.
+    Masks are int64, [B, P + T] if they cover the past. `carried` is the mask to keep for the next call, if any.
+    `may_be_empty` allows a call without positions, as a stream may bring none.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Call:
                 self._within(name, fact)
 
     def _checked(self, port: Port, value: npt.ArrayLike) -> Array:
-        """The array with the port's element type, its sizes learned or compared."""
+        """The array in the port's element type. New sizes are noted, known ones compared: SEQ504, SEQ509, SEQ513."""
         array = self._typed(port, value)
         if array.ndim != len(port.shape):
             raise self._misshaped(port, array, f"{len(port.shape)} axes")
@@ -69,7 +69,7 @@ class Call:
         return array
 
     def _expected(self, size: Size, length: int) -> int:
-        """The length of an axis; a size that nothing has said yet is learned from it."""
+        """The length of an axis; a size that is not known yet is set to `length`."""
         known = self._known(size)
         return known if isinstance(known, int) else self.sizes.setdefault(known, length)
 
@@ -93,7 +93,7 @@ class Call:
         return array.astype(np.int64)
 
     def _mask(self, port: Port, of: str, value: npt.ArrayLike | None) -> Array:
-        """The whole mask: what was given, else what the ids say, behind the past's. True is real."""
+        """The whole mask: the past's, then the given one, or else the one that the ids imply. 1 is real."""
         past = self.sizes[PAST] if _looks_back(port) else 0
         batch, whole_time = (evaluate(size, self.sizes) for size in port.shape)
         time = whole_time - past
@@ -113,7 +113,7 @@ class Call:
         return mask.astype(np.int64)
 
     def _own(self, of: str, past: int) -> Array:
-        """What the ids of the chunk say."""
+        """[B, T] from the chunk's ids: False at padding."""
         ids, fact = self.arrays[of], self.facts[of]
         real: Array = ids != fact.pad_id
         if fact.first_is_real and past == 0:
@@ -121,14 +121,14 @@ class Call:
         return real
 
     def _fill(self) -> None:
-        """Zeros for what else may be left out."""
+        """Sets other optional inputs that are missing to zeros."""
         for name, port in self.ports.items():
             if name not in self.arrays and port.optional:
                 shape = tuple(evaluate(size, self.sizes) for size in port.shape)
                 self.arrays[name] = np.zeros(shape, self.dtype if port.dtype == "float" else port.dtype)
 
     def _within(self, name: str, fact: Facts) -> None:
-        """Ids inside their table, lengths inside the table of positions."""
+        """SEQ510 for ids outside their table, SEQ506 for rows longer than the table of positions."""
         array = self.arrays[name]
         if fact.ids is not None and array.size and (array.min() < 0 or array.max() >= fact.ids):
             place = tuple(map(int, np.argwhere((array < 0) | (array >= fact.ids))[0]))
@@ -147,7 +147,7 @@ class Call:
 
 
 def check_names(signature: Signature, taken: Iterable[str], given: Mapping[str, Any], *, later: bool) -> None:
-    """Every name known, and every required input there. `taken` are the inputs that the files have."""
+    """SEQ503 for an unknown name, SEQ502 for a missing input. `taken` are the inputs that the files have."""
     if not isinstance(given, Mapping):
         raise arguments.refused("inputs", "arrays by name", given, code=arguments.RUNNING)
     ports = {port.name: port for port in signature.inputs}
@@ -164,7 +164,7 @@ def check_names(signature: Signature, taken: Iterable[str], given: Mapping[str, 
 
 
 def past_shape(shape: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a past that is not there: nothing in time, the batch of the call."""
+    """The shape of an empty past: length 0 in time, the batch of the call."""
     return tuple(evaluate(size, {BATCH: sizes[BATCH], PAST: 0}) for size in shape)
 
 

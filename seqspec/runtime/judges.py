@@ -14,11 +14,11 @@ from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
 
 Answer = tuple[dict[str, Array], dict[str, Array]]
-"""Outputs by name; the state by the names of the past."""
+"""Outputs by name, and the state by the names of the past."""
 
 
 class Runner(Protocol):
-    """`name` is for people; `run` takes the state of the call before."""
+    """`name` is for people; `run` takes the state of the previous call."""
 
     name: str
 
@@ -26,7 +26,7 @@ class Runner(Protocol):
 
 
 class OnnxRunner:
-    """A session: what is judged."""
+    """A session, which is judged."""
 
     name = "onnxruntime"
 
@@ -50,7 +50,7 @@ class LastLogits:
 
 
 class TorchRunner:
-    """A module, moved to `dtype`: the judge in float64, or what float32 by itself makes of that."""
+    """A module, moved to `dtype`: in float64 the judge, in float32 the measure of that precision's error."""
 
     def __init__(self, module: Any, dtype: str, signature: Signature) -> None:
         import torch
@@ -77,7 +77,7 @@ class TorchRunner:
 
 
 class ReferenceRunner:
-    """Every op's NumPy reference: the judge where there is no torch, and of torch itself."""
+    """The NumPy reference of every op: the judge without torch, and the judge of torch itself."""
 
     def __init__(self, graph: Graph, weights: Mapping[str, Array], dtype: str = "float64") -> None:
         self.name, self.dtype = f"the NumPy reference in {dtype}", np.dtype(dtype)

@@ -20,9 +20,9 @@ _OPTIONS = ("target", "dtype", "logits", "quantize")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a compiled folder says of itself. `graphs` maps roles to ONNX files; `options` are what was asked of them.
+    """The description of a compiled folder. It was compiled with `options`; `graphs` maps roles to ONNX files.
 
-    model, or encoder and decoder, or initial and model where a state starts from what is learned.
+    Roles are model, or encoder and decoder, or initial and model if a state starts from learned values.
     """
 
     folder: Path
@@ -34,9 +34,9 @@ class Manifest:
     facts: Mapping[str, Facts]
     options: Mapping[str, Any]
     in_place: bool = False
-    """Whether kernels can write every cache that grows where its past is."""
+    """Whether kernels can write every cache that grows in place."""
     tokenizer: Mapping[str, Any] | None = None
-    """The file of a tokenizer, with the ids that end and open a text."""
+    """The file of a tokenizer, with the ids that end and start a text."""
 
     @property
     def only_last(self) -> bool:
@@ -50,7 +50,7 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a folder, where it is what was written and its files have the sizes and hashes it says."""
+    """The manifest of a folder; a RuntimeFault if it or a file with a recorded hash is not as it was written."""
     data = _load(folder)
     if data.get("seqspec") != SCHEMA:
         text = f"its manifest is version {data.get('seqspec')!r}; this release reads {SCHEMA}"
@@ -83,7 +83,7 @@ def _load(folder: Path) -> dict[str, Any]:
 
 
 def _no_folder(file: Path) -> RuntimeFault:
-    """A file where the folder that holds a compiled model is meant."""
+    """The fault of a file given instead of the folder of a compiled model."""
     if file.suffix.lower() in (".yaml", ".yml"):
         text, hint = f"{file} is a spec", f"compile it first: seqspec compile {file} --to onnx -o out"
     elif (file.parent / MANIFEST).is_file():
@@ -103,7 +103,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any] | None]) -> None:
-    """Sizes first: a file cut short is found before anything is hashed. What is listed without them may be changed."""
+    """Compares sizes first, so that a truncated file is found before any is hashed. Files listed without may change."""
     recorded = {name: wanted for name, wanted in files.items() if wanted is not None}
     for name, wanted in recorded.items():
         file = folder / name
@@ -117,5 +117,5 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any] | None]) ->
 
 
 def damaged(file: Path, what: str) -> RuntimeFault:
-    """The fault of a file that is not what was written."""
+    """The fault of a file that has changed since it was written."""
     return RuntimeFault("SEQ507", f"{file.name} is damaged: {what}", _AGAIN, str(file))

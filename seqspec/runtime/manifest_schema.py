@@ -1,4 +1,4 @@
-"""What may stand in `seqspec.json`: closed, nothing converted, and every name in it leading somewhere."""
+"""The schema of `seqspec.json`: no unknown keys, no conversions, and every name must refer to something."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROLES = ({"model"}, {"encoder", "decoder"}, {"initial", "model"})
 
 
 def _size(text: str) -> str:
-    """A size, written as `str` writes it."""
+    """A size, if it is written as `str` writes it; ValueError otherwise."""
     try:
         size = parse(text) if len(text) <= _LONGEST_SIZE else None
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
@@ -31,7 +31,7 @@ def _size(text: str) -> str:
 
 
 def _inside(path: str) -> str:
-    """A path that stays in the folder."""
+    """The path, if it stays in the folder; ValueError otherwise."""
     if PurePosixPath(path).is_absolute() or {".", "..", ""} & set(path.split("/")) or "\\" in path or "\0" in path:
         raise ValueError(f"{path!r} is no file of this folder")
     return path
@@ -172,7 +172,7 @@ _MANIFEST: TypeAdapter[_Onnx | _Torch] = TypeAdapter(Annotated[_Onnx | _Torch, F
 
 
 def problem(data: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first entry that cannot stand where it does, if one cannot."""
+    """A description of the first invalid entry; None if all are valid."""
     try:
         _MANIFEST.validate_python(data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""How long each op took, read off the files that onnxruntime's profiler writes."""
+"""The time of each op, from the files that onnxruntime's profiler writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OpTime:
-    """All nodes of one op in a call, medians over calls. An If or a loop is without the nodes that run inside it."""
+    """All nodes of one op in a call, as medians over calls. An If or a loop excludes the nodes that run inside it."""
 
     op: str
     seconds: float
@@ -22,7 +22,7 @@ class OpTime:
 
 @dataclass
 class Span:
-    """Of a run or a node: microseconds from when to when, and how much of that belongs to nodes inside."""
+    """The start and end of a run or a node in microseconds, and how much of that its inner nodes take."""
 
     op: str
     start: float
@@ -31,7 +31,7 @@ class Span:
 
 
 def op_times(files: Mapping[Path, Sequence[str]]) -> dict[str, tuple[OpTime, ...]]:
-    """{file: a name for each of its runs, empty where it does not count} -> {name: its ops, the slowest first}."""
+    """{file: a name for each of its runs, empty if it is not counted} -> {name: its ops, the slowest first}."""
     found: dict[str, dict[str, tuple[float, int]]] = defaultdict(dict)
     for file, names in files.items():
         calls: dict[str, list[dict[str, list[float]]]] = defaultdict(list)

@@ -18,7 +18,7 @@ _IDS = 1 << 31
 
 
 class Options(TypedDict, total=False):
-    """The options of `generate`; `Session.generate` says what they mean, `Decoding` what they are by default."""
+    """The options of `generate`: see `Session.generate` for their meaning and `Decoding` for their defaults."""
 
     max_new_tokens: Required[int]
     min_new_tokens: int
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Decoding:
-    """Options that fit together. `eos_ids` and `stop` end a text, and are kept in it."""
+    """Options that were checked together. `eos_ids` and `stop` end a text and are kept in it."""
 
     max_new_tokens: int
     min_new_tokens: int = 0
@@ -63,7 +63,7 @@ class Decoding:
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Decoding:
-        """From the options of `generate`, those of the prompt left out."""
+        """From the options of `generate` without those of the prompt; SEQ514 for a wrong one."""
         known = ["eos_id" if f.name == "eos_ids" else f.name for f in fields(cls)]
         for name in given:
             if name not in known:
@@ -75,7 +75,7 @@ class Decoding:
 
     @property
     def fill(self) -> int:
-        """What stands behind the end of a text while others go on: the first eos id, else -1, which is no id."""
+        """Fills up texts that ended before others: the first eos id, or else -1, which is not an id."""
         return self.eos_ids[0] if self.eos_ids else -1
 
     def named_ids(self) -> Iterator[tuple[str, int]]:
@@ -99,7 +99,7 @@ def refused(text: str, hint: str | None = None) -> RuntimeFault:
 
 
 def one_id(name: str, value: Any) -> int:
-    """An id, in some vocabulary."""
+    """A valid id, of any vocabulary; SEQ514 otherwise."""
     found = whole(name, value, 0)
     if found >= _IDS:
         raise refused(f"{name} is {found}; no vocabulary is so large")
@@ -107,7 +107,7 @@ def one_id(name: str, value: Any) -> int:
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`."""
+    """A whole number of at least `least`; SEQ514 otherwise."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise refused(f"{name} is {value!r}; it is a whole number")
     if value < least:
@@ -116,7 +116,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def _real(name: str, value: Any, low: float, high: float = float("inf"), *, above: bool = False) -> None:
-    """A number from `low` to `high`; without `low` itself where it must lie `above`."""
+    """A number from `low` to `high`, greater than `low` if `above`; SEQ514 otherwise."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise refused(f"{name} is {value!r}; it is a number")
     try:
@@ -129,7 +129,7 @@ def _real(name: str, value: Any, low: float, high: float = float("inf"), *, abov
 
 
 def _check_values(asked: Decoding) -> None:
-    """Each option by itself."""
+    """SEQ514 if an option is wrong by itself."""
     for name in ("max_new_tokens", "num_beams", "num_return_sequences"):
         whole(name, getattr(asked, name), 1)
     for name in ("min_new_tokens", "seed"):
@@ -149,7 +149,7 @@ def _check_values(asked: Decoding) -> None:
 
 
 def _check_together(asked: Decoding) -> None:
-    """No option without an effect."""
+    """SEQ514 if an option would have no effect, given the others."""
     if asked.min_new_tokens > asked.max_new_tokens:
         raise refused(f"min_new_tokens is {asked.min_new_tokens}, and max_new_tokens {asked.max_new_tokens}")
     cut = [name for name in ("top_k", "top_p", "min_p") if getattr(asked, name) is not None]
@@ -179,7 +179,7 @@ def _ids(name: str, value: Any) -> tuple[int, ...]:
 
 
 def _texts(value: Any) -> tuple[tuple[int, ...], ...]:
-    """Rows of ids, none of them empty."""
+    """Rows of ids, none of them empty; SEQ514 otherwise."""
     if value is None:
         return ()
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):

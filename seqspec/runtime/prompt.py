@@ -20,7 +20,7 @@ START_ID = "give `decoder_start_id`, on the command line `--decoder-start-id`: t
 
 @dataclass(frozen=True)
 class Prompt:
-    """`inputs` by name; `ids` are the real ids of each row that the texts go on from, read under `name`."""
+    """`inputs` by name; `ids` are each row's real ids that its texts continue. The model reads them under `name`."""
 
     inputs: dict[str, Array]
     ids: list[Array]
@@ -29,12 +29,13 @@ class Prompt:
 
     @property
     def length(self) -> int:
-        """Positions of the longest row, as the model sees it."""
+        """The number of positions that the model sees: those of the longest row."""
         return int(self.inputs[self.name].shape[1])
 
 
 def read(ids: Any, mask: Any, start: Any, *, two_stacks: bool) -> Prompt:
-    """Rows of ids, also of different lengths; of two stacks what the encoder reads, and what a text opens with."""
+    """A Prompt from rows of ids, which may differ in length. With two stacks they are the encoder's, or are its inputs
+    by name, and a text begins with `start`. SEQ502, 504, 505, 511, 513 or 514 for anything else."""
     if not two_stacks:
         if start is not None:
             raise refused("decoder_start_id is for a decoder behind an encoder, and this model is one stack")
@@ -54,7 +55,7 @@ def read(ids: Any, mask: Any, start: Any, *, two_stacks: bool) -> Prompt:
 
 
 def check(prompt: Prompt, facts: Mapping[str, Facts], asked: Decoding) -> None:
-    """Ids inside their tables, and positions enough for all new ids, before anything is computed."""
+    """SEQ510 for ids outside their table, SEQ506 for too few positions for all new ids, before anything is computed."""
     for name, array in prompt.inputs.items():
         limit = facts.get(name, Facts()).ids
         if limit is not None and array.size and (array.min() < 0 or array.max() >= limit):
@@ -71,7 +72,7 @@ def check(prompt: Prompt, facts: Mapping[str, Facts], asked: Decoding) -> None:
     if length > longest:
         text = f"`{prompt.name}` has {length} positions; the learned position table ends at {longest}"
         raise RuntimeFault("SEQ506", text)
-    # the last id is given, and not read: it needs no position
+    # the last id is returned but never read, so it needs no position
     if length + count - 1 > longest:
         text = f"max_new_tokens is {count}, and the learned position table ends at {longest}"
         behind = "one id" if length == 1 else f"{length} ids"
@@ -79,7 +80,7 @@ def check(prompt: Prompt, facts: Mapping[str, Facts], asked: Decoding) -> None:
 
 
 def is_single(ids: Any) -> bool:
-    """Whether ids are one row, not rows."""
+    """Whether ids are a single row."""
     if isinstance(ids, Mapping) or not len(ids):
         return False
     return bool(ids[0].ndim == 0) if hasattr(ids[0], "ndim") else not hasattr(ids[0], "__len__")
@@ -134,9 +135,9 @@ def _no_rows(what: str) -> RuntimeFault:
 
 
 def _table(rows: list[Array], *, left: bool) -> tuple[Array, Array | None]:
-    """Rows as one array, and which of it is real where not all is.
+    """Rows as one padded array [B, T], and the mask of real ids; None if all are.
 
-    Padded on the left, the last column is every row's last token, from which it goes on.
+    With padding on the left, the last column has every row's last token, which the first new id follows.
     """
     longest = max(row.size for row in rows)
     table, real = np.zeros((len(rows), longest), np.int64), np.zeros((len(rows), longest), bool)

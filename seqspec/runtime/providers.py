@@ -23,8 +23,8 @@ _DOCTOR = "`seqspec doctor` shows which providers work here"
 
 @dataclass(frozen=True)
 class Settings:
-    """`threads` an op may use, as many as there are cores by default; `profile` begins the names of the files in which
-    onnxruntime writes how long each op took."""
+    """`threads` that an op may use, by default one per core. `profile` is the prefix of the files to which onnxruntime
+    writes the time of each op."""
 
     threads: int | None = None
     profile: Path | None = None
@@ -48,7 +48,7 @@ def runtime() -> Any:
 
 
 def chosen(given: Any, target: str) -> list[Provider]:
-    """What a caller asks for, one name or several, under onnxruntime's names; without any, what `target` runs on."""
+    """The providers that a caller wants, one or several, by onnxruntime's names; by default those of `target`."""
     listed = [given] if isinstance(given, str) else given
     if listed is None:
         return of_target(target)
@@ -58,12 +58,12 @@ def chosen(given: Any, target: str) -> list[Provider]:
 
 
 def of_target(target: str) -> list[Provider]:
-    """What a file compiled for `target` runs on."""
+    """The providers for files compiled for `target`."""
     return [_OF_TARGET.get(target, CPU)]
 
 
 def _full(provider: Any) -> Provider:
-    """onnxruntime's name, for which `cuda` may stand in any spelling; options as they are."""
+    """onnxruntime's name of a provider, of which `cuda` is a short form in any case; options are kept."""
     match provider:
         case str(name):
             options = None
@@ -76,7 +76,7 @@ def _full(provider: Any) -> Provider:
 
 
 def open_session(file: Path, providers: Sequence[Provider], settings: Settings = USUAL) -> Any:
-    """An InferenceSession that has every one of `providers`; onnxruntime itself would fall back without a word."""
+    """An InferenceSession on all of `providers`, or SEQ501; onnxruntime by itself would fall back silently."""
     ort = runtime()
     asked = [p if isinstance(p, str) else p[0] for p in providers]
     built = ort.get_available_providers()
@@ -86,7 +86,7 @@ def open_session(file: Path, providers: Sequence[Provider], settings: Settings =
             raise RuntimeFault("SEQ501", text, _DOCTOR)
     missing = preload(ort) if any(name in _BUILT_FOR_CUDA for name in asked) else ""
     options = ort.SessionOptions()
-    # fatal alone: what it would write to the terminal is in what it raises, or found out below
+    # fatal only: other messages for the terminal are in what it raises, or are found out below
     options.log_severity_level = _FATAL
     if settings.threads is not None:
         options.intra_op_num_threads = settings.threads
@@ -107,9 +107,9 @@ def open_session(file: Path, providers: Sequence[Provider], settings: Settings =
 
 
 def preload(ort: Any) -> str:
-    """Loads the CUDA libraries of torch, since onnxruntime-gpu brings none; gives what is said first if any fails."""
+    """Loads torch's CUDA libraries, since onnxruntime-gpu has none of its own; the first message if one fails."""
     with suppress(ImportError):
-        import torch  # noqa: F401  # preload_dlls looks beside the torch that is imported
+        import torch  # noqa: F401  # preload_dlls looks for libraries beside the imported torch
     said = io.StringIO()
     if hasattr(ort, "preload_dlls"):
         with redirect_stdout(said):
@@ -118,5 +118,5 @@ def preload(ort: Any) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What onnxruntime says first."""
+    """The first line of an error of onnxruntime."""
     return str(error).strip().partition("\n")[0]

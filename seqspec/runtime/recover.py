@@ -1,8 +1,8 @@
-"""Parameters out of the tensors of an ONNX folder: the way back from what files hold to what a spec names.
+"""Recovers the parameters of a spec from the tensors of an ONNX folder.
 
-A file holds some parameters as they are and others derived: transposed, with their gates in another order, stacked,
-summed. Every such derivation adds up signed elements, so it can be asked which: it is run on the numbers of elements
-instead of their values. Where a file holds only a sum, one summand gets it all, which computes the same.
+A file stores some parameters unchanged and others derived: transposed, with reordered gates, stacked or summed. Every
+derivation is a sum of signed elements. Running it on the indices of elements instead of their values tells which ones.
+If a file stores only a sum, one summand is set to the whole of it, which computes the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIGIT = 1 << 22  # counts this far are exact in float32
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of a file, and the parameters it is derived from. `lazy` derives it from what the probe hands out."""
+    """A tensor of a file, and the parameters it is derived from. `lazy` derives it anew from the probe's arrays."""
 
     name: str
     array: Array
@@ -37,7 +37,7 @@ class Stored:
 
 
 def recover(manifest: Manifest, graph: Graph, wanted: Collection[str] | None = None) -> dict[str, Array]:
-    """{parameter: values} in float32; all of them, or the wanted ones."""
+    """{parameter: values} in float32, of all parameters or the wanted ones; SEQ507 if a tensor contradicts the spec."""
     params = {p.name: p for p in graph.root.params}
     names = params.keys() if wanted is None else wanted
     probe = _Probe(params)
@@ -51,7 +51,7 @@ def recover(manifest: Manifest, graph: Graph, wanted: Collection[str] | None = N
         _settle(tensor, places, values, shared=False)
     for tensor, places in maps:
         _settle(tensor, places, values, shared=True)
-    # what no file holds, nothing reads
+    # a parameter that no file stores is never read
     found = {name: np.nan_to_num(values.get(name, np.zeros(_shape(params[name]), np.float32))) for name in names}
     probe.arrays = found
     for tensor in derived:
@@ -62,7 +62,7 @@ def recover(manifest: Manifest, graph: Graph, wanted: Collection[str] | None = N
 
 
 def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iterator[Stored]:
-    """The tensors of all files, each once, with how they follow from `weights`."""
+    """The tensors of all files, each once, with their derivation from `weights`; SEQ507 if one is missing."""
     seen: set[int] = set()
     probe = weights if isinstance(weights, _Probe) else None
     fresh = export(graph, weights, **{**manifest.options, **({"dtype": "float32"} if probe else {})})
@@ -82,7 +82,7 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
             elif f"{name}.scales" in written:
                 joined = _Joined(probe, sources)
                 scales = written[f"{name}.scales"].const_value
-                # of a table that is tied, the file holds the numbers as they were, too
+                # a tied table is stored unquantized as well
                 if scales is not None and not set(sources) <= written.keys():
                     array = _restored(held.numpy(), scales.numpy(), manifest, joined.numpy().shape[1])
                     yield Stored(str(name), array, joined, sources)
@@ -91,7 +91,8 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
 
 
 def _initializers(file: Path) -> Mapping[str, ir.Value]:
-    """Those of a file. Where its weights are a link, as in caches and sandboxes, what that leads to: it is hashed."""
+    """The initializers of a file. A link to its weights, as in caches and sandboxes, is followed, for hashes are of its
+    target."""
     found = ir.load(file).graph.initializers
     for value in found.values():
         tensor = value.const_value
@@ -105,20 +106,20 @@ def _initializers(file: Path) -> Mapping[str, ir.Value]:
 
 
 def _restored(stored: Array, scales: Array, manifest: Manifest, inputs: int) -> Array:
-    """weight[O, I] of what a quantized file holds."""
+    """weight[O, I], dequantized from the tensors of a quantized file."""
     bits = BITS[manifest.options["quantize"]]
     array: Array = restored(np, unpacked(np, stored, bits), scales.astype(np.float32), bits, inputs)
     return array
 
 
 class Derivation(Protocol):
-    """What a tensor of a file is made of, evaluated anew."""
+    """How a tensor of a file is computed from parameters; every call evaluates it anew."""
 
     def numpy(self) -> Any: ...
 
 
 class _Probe(Mapping[str, Array]):
-    """Hands out zeros, or `arrays`, under the names of parameters, and notes which were read."""
+    """Gives zeros, or `arrays`, under the names of parameters, and records which were read."""
 
     def __init__(self, params: Mapping[str, Param]) -> None:
         self.params, self.arrays = params, dict[str, Array]()
@@ -143,13 +144,13 @@ class _Probe(Mapping[str, Array]):
 
 
 def _is_parameter(tensor: Stored) -> bool:
-    """Whether the tensor is a parameter as it is; those that are derived have names of their own."""
+    """Whether the tensor is an unchanged parameter; derived tensors have names of their own."""
     return tensor.sources == (tensor.name,)
 
 
 @dataclass(frozen=True)
 class _Joined:
-    """The rows of several weights, one below the other."""
+    """Several weights, concatenated along their rows."""
 
     probe: _Probe
     sources: tuple[str, ...]
@@ -159,7 +160,7 @@ class _Joined:
 
 
 def _places(tensor: Stored, name: str, probe: _Probe) -> tuple[Array, Array]:
-    """For every element of the tensor: with which sign an element of the parameter enters (0: none), and which."""
+    """For every element of the tensor, the sign (0 if none) and the index of the parameter's element in its sum."""
     shape = probe[name].shape
     count = int(np.prod(shape))
 
@@ -179,7 +180,7 @@ def _places(tensor: Stored, name: str, probe: _Probe) -> tuple[Array, Array]:
 def _settle(
     tensor: Stored, places: Mapping[str, tuple[Array, Array]], values: Mapping[str, Array], *, shared: bool
 ) -> None:
-    """Gives values to elements that are alone at their place; with `shared`, to the first unknown of several."""
+    """Sets elements of parameters that are alone in a tensor's element; if `shared`, the first unknown of each sum."""
     rest = tensor.array.reshape(-1).astype(np.float32)
     entering = sum((sign != 0).astype(np.int8) for sign, _ in places.values())
     at = (entering > 1) if shared else (entering == 1)

@@ -34,13 +34,13 @@ class Sampling:
         return np.asarray(np.take_along_axis(order, place[:, None], -1)[:, 0])
 
     def weights(self, scores: Array) -> tuple[Array, Array]:
-        """What each id is drawn with, up to a factor, and the ids: [R, K] both, the likeliest first."""
+        """Unnormalized probabilities and their ids, both [R, K], the likeliest first."""
         largest_first, order = largest(scores, self.top_k or scores.shape[-1])
-        with np.errstate(over="ignore"):  # a temperature near 0: what is less likely has the weight 0
+        with np.errstate(over="ignore"):  # with a temperature near 0, less likely ids have the weight 0
             weights = np.exp((largest_first - largest_first[:, :1]) / self.temperature)
         weights /= weights.sum(-1, keepdims=True)
         if self.top_p is not None:
-            # the probabilities before an id say whether the set is complete without it; the likeliest always stays
+            # the sum of the probabilities before an id tells if the set is complete without it; the likeliest stays
             weights[np.cumsum(weights, -1) - weights >= self.top_p] = 0
         if self.min_p is not None:
             weights[weights < self.min_p * weights[:, :1]] = 0
@@ -48,7 +48,7 @@ class Sampling:
 
 
 class Draws:
-    """A stream of numbers for each row, so that a row's ids do not depend on what else is in the batch.
+    """A stream of random numbers for each row, so that a row's ids do not depend on the rest of the batch.
 
     Of `several` texts for a row the first has the row's own stream.
     """
@@ -63,7 +63,7 @@ class Draws:
 
 
 class Adjustment:
-    """scores[R, V] -> scores[R, V]: what was said before is less likely, and an end may have to wait.
+    """scores[R, V] -> scores[R, V]: repeated ids are less likely, and too early ends are impossible.
 
     `repetition_penalty` p divides the positive scores of ids in the prompt or the text by p and multiplies the negative
     ones (Keskar et al. 2019); before `min_new_tokens` an end has the score -∞.
@@ -84,7 +84,7 @@ class Adjustment:
         return scores
 
     def follow(self, ids: Array, origins: Array) -> None:
-        """The rows of the next call are these rows of the last one, each with one of these ids behind it."""
+        """The rows of the next call are these rows of the last one, each with one of these ids appended."""
         self.count += 1
         if self.seen is not None:
             self.seen = self.seen[origins]
@@ -100,14 +100,14 @@ class Adjustment:
 
 
 def largest(scores: Array, count: int) -> tuple[Array, Array]:
-    """scores[R, N] -> the `count` largest of each row, the first of equal ones first, and their places: [R, count].
+    """scores[R, N] -> the `count` largest of each row, the first of equal ones first, and their indices: [R, count].
 
     Rows with fewer places have -∞ at place 0 behind them.
     """
     rows, total = scores.shape
     found, places = np.full((rows, count), -np.inf), np.zeros((rows, count), np.int64)
     for n, row in enumerate(scores):
-        # a sort of what reaches the bound, since vocabularies are large
+        # sorts only what reaches the bound, since vocabularies are large
         reach = np.flatnonzero(row >= np.partition(row, total - count)[total - count]) if count < total else slice(None)
         at = np.arange(total)[reach]
         at = at[np.argsort(-row[at], kind="stable")][:count]

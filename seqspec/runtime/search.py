@@ -15,10 +15,10 @@ from seqspec.runtime.steppers import Stepper
 
 
 class Search(Protocol):
-    """Chooses ids, of `width` texts for every row of the prompt, from the second step on.
+    """Chooses the ids of `width` texts for every row of the prompt.
 
-    `choose` takes logits[R, V] and returns ids[B · width], -1 behind the end of a text, and which of the R rows each
-    continues. `texts` are the texts found, [B, n, N].
+    `choose` takes logits[R, V], where R is B on the first step and B · width afterwards. It returns ids[B · width], -1
+    after the end of a text, and which of the R rows each id continues. `texts` are the texts found, [B, n, N].
     """
 
     width: int
@@ -32,7 +32,7 @@ class Search(Protocol):
 
 
 class Lines:
-    """Greedy or drawn: every text goes on by itself."""
+    """Greedy search or sampling: every text is continued by itself."""
 
     def __init__(self, asked: Decoding, prompt: Prompt) -> None:
         self.asked, self.width, self.rows = asked, asked.num_return_sequences, len(prompt.ids)
@@ -48,7 +48,7 @@ class Lines:
 
     def choose(self, logits: Array) -> tuple[Array, Array]:
         texts = self.rows * self.width
-        rows = np.arange(len(logits)).repeat(texts // len(logits))  # on the first call one for all texts of a prompt
+        rows = np.arange(len(logits)).repeat(texts // len(logits))  # on the first step, one for all texts of a prompt
         scores = self.adjust(logits)[rows]
         ids = np.where(self.ended, -1, self.sampling.choose(scores, self.draws.next()))
         self.adjust.follow(ids, rows)
@@ -75,6 +75,6 @@ def steps(model: Stepper, prompt: Prompt, search: Search, room: int) -> Iterator
             elif not first and (rows != np.arange(len(rows))).any():
                 state = model.reorder(state, rows)
             first = False
-            # what was generated is real, also where it is the id of padding; behind its end a text reads anything
+            # generated ids are real, even the padding id; after its end a text may read anything
             real = np.ones((len(ids), 1), np.int64)
             inputs = {prompt.name: np.maximum(ids, 0)[:, None], prompt.mask_name: real}

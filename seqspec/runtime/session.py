@@ -96,14 +96,14 @@ class Session:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """What makes ids of text, `.encode`, and text of ids, `.decode`; an error where the spec names none."""
+        """Converts text to ids, `.encode`, and ids to text, `.decode`; an error if the spec names no tokenizer."""
         from seqspec.runtime.text import Tokenizer
 
         return Tokenizer(self._manifest)
 
     @property
     def named_ids(self) -> dict[str, int]:
-        """The options of `generate` that the spec's `tokenizer` says: `eos_id`, `decoder_start_id`."""
+        """The options of `generate` from the spec's `tokenizer`: `eos_id`, `decoder_start_id`."""
         said = self._manifest.tokenizer or {}
         names = {"eos_id": "eos_id", "start_id": "decoder_start_id"}
         return {option: said[name] for name, option in names.items() if name in said}
@@ -167,7 +167,7 @@ class Session:
 
         return stream(self, ids, **options)
 
-    # what `carrying` steps with
+    # for `carrying`
 
     def call(
         self,
@@ -175,9 +175,9 @@ class Session:
         sizes: Mapping[str, int] | None = None,
         past_mask: Array | None = None,
     ) -> Call:
-        """The inputs checked and filled in: of a first call, or of one after a past of these sizes."""
+        """The inputs of a call, checked and completed: the first call, or one after a past of these `sizes`."""
         check_names(self.signature, self._taken, inputs, later=sizes is not None)
-        # of no positions the kernels of attention make nothing: what is to be made has to be nothing too
+        # without positions, attention kernels compute nothing, so all outputs must be empty then
         empty = bool(self.signature.states) and all(_over_time(port) for port in self.outputs)
         if sizes is None:
             return Call(self.inputs, self.facts, inputs, {}, None, self.dtype, may_be_empty=empty)
@@ -185,24 +185,24 @@ class Session:
         return Call(late, self.facts, inputs, sizes, past_mask, self.dtype, may_be_empty=empty)
 
     def binding(self) -> Any:
-        """onnxruntime's binding for the graph that every call runs."""
+        """onnxruntime's IOBinding of the graph that every call runs."""
         return self._last.io_binding()
 
     @property
     def step_inputs(self) -> frozenset[str]:
-        """The names that graph takes."""
+        """The names of that graph's inputs."""
         return frozenset(i.name for i in self._last.get_inputs())
 
     def end_profiles(self) -> list[Path]:
-        """The files of a session with a `profile`, one for each graph; nothing is added to them any more."""
+        """Ends profiling; the files of a session with a `profile`, one for each graph."""
         return [Path(graph.end_profiling()) for graph in self._graphs.values()]
 
     def run_bound(self, binding: Any) -> None:
-        """That graph, on what is bound."""
+        """Runs that graph on the bound values."""
         self._guarded(lambda: self._last.run_with_iobinding(binding))
 
     def first(self, call: Call) -> dict[str, Array]:
-        """The state before the first call: empty, given, what is learned, or what the encoder makes of its inputs."""
+        """The state before the first call: empty, given, learned, or computed by the encoder from its inputs."""
         early = next((graph for role, graph in self._graphs.items() if role in ("encoder", "initial")), None)
         made = {} if early is None else self._run(early, call.arrays)
         first = {s.past: made[s.present] if s.present in made else self._empty(s, call) for s in self.signature.states}
@@ -216,12 +216,12 @@ class Session:
         return np.zeros(past_shape(state.shape, {BATCH: call.sizes[BATCH]}), dtype)
 
     def _nothing(self, port: Port, call: Call) -> Array:
-        """What a call of no positions gives."""
+        """The output of a call without positions."""
         dtype = self.dtype if port.dtype == "float" else np.dtype(port.dtype)
         return np.zeros(tuple(evaluate(size, call.sizes) for size in port.shape), dtype)
 
     def _next(self, call: Call, past: Mapping[str, Array], outputs: Mapping[str, Array] | None) -> State | None:
-        """The state behind a call; where that had no positions, the one before it."""
+        """The state after a call, or the one before it if it had no positions."""
         if not self.state_names:
             return None
         mask = {} if call.carried is None else {MASK: call.carried}

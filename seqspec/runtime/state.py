@@ -14,14 +14,14 @@ from seqspec.graph.signature import Signature
 
 Array = npt.NDArray[Any]
 MASK = "past_state.attention_mask"
-"""Which of the past's positions are real. A file reads past and present masks joined, so the Session carries it."""
+"""Which positions of the past are real. Files read the joined mask of past and present, so the Session carries it."""
 
 
 class State(dict[str, Array]):
     """Arrays by the signature's names for the past, batch first. Pass it back as `state`."""
 
     def reorder(self, rows: npt.ArrayLike) -> State:
-        """The given rows of the batch, as a beam search picks them: numbers from 0, in any order and number."""
+        """The given rows of the batch, as in beam search: indices from 0, in any order, repeated or left out."""
         picked = as_array(rows, "rows")
         count = min((len(array) for array in self.values()), default=0)
         if picked.ndim != 1 or picked.dtype.kind not in "iu":
@@ -34,10 +34,10 @@ class State(dict[str, Array]):
 
 
 def as_array(value: Any, name: str) -> Array:
-    """What NumPy makes of it; a tensor that is part of a computation with gradients is taken out of it."""
+    """The value as a NumPy array; a tensor is detached from its computation first."""
     try:
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except Exception as error:  # what is handed in raises what it likes
+    except Exception as error:  # a caller's object may raise anything
         if "inhomogeneous" in str(error):
             text = f"`{name}` has rows of different lengths"
             raise RuntimeFault("SEQ505", text, "pad them to one length, and give a mask") from None
@@ -46,14 +46,14 @@ def as_array(value: Any, name: str) -> Array:
 
 
 def arrays(state: Any) -> dict[str, Array]:
-    """The arrays of what is handed in as a state."""
+    """The arrays of a caller's state."""
     if not isinstance(state, Mapping):
         raise _fault(f"a state is a mapping of names to arrays, not {arguments.given(state)}")
     return {str(name): as_array(value, str(name)) for name, value in state.items()}
 
 
 def sizes(signature: Signature, state: Mapping[str, Array], *, masked: bool, dtype: Any) -> dict[str, int]:
-    """The sizes that a state has (batch, past, the encoder's time), or a fault that says why it is none of this model.
+    """The sizes of a state (batch, past, the encoder's time), or a fault that says why it does not fit this model.
 
     `masked`: whether the model keeps the mask of its past, `MASK`. `dtype` is the one the model computes in.
     """

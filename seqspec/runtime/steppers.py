@@ -22,14 +22,14 @@ _GENERATES = "a decoder with `head: {kind: lm}` generates"
 
 
 class Stepper(Protocol):
-    """`step` takes inputs by name and what it returned before as `state`; it returns logits and the state.
+    """`step` takes inputs by name and the state that the step before returned; it returns logits and the next state.
 
-    Logits are [B, T, V], or [B, 1, V] where a model gives the last ones only. `facts` are what is known of inputs.
+    Logits are [B, T, V], or [B, 1, V] if a model gives only the last ones. `facts` describe inputs, as far as known.
     """
 
     @property
     def two_stacks(self) -> bool:
-        """Whether an encoder is read first, so that ids are `decoder_input_ids`."""
+        """Whether the model has an encoder too, so that generated ids are `decoder_input_ids`."""
 
     @property
     def facts(self) -> Mapping[str, Facts]: ...
@@ -37,13 +37,13 @@ class Stepper(Protocol):
     def step(self, inputs: Mapping[str, Array], state: Any) -> tuple[Array, Any]: ...
 
     def spread(self, state: Any, count: int) -> Any:
-        """The state with each row `count` times, side by side; once, before the second step."""
+        """The state with each row repeated `count` times, copies side by side; called once, before the second step."""
 
     def reorder(self, state: Any, rows: Array) -> Any:
-        """These rows of the state, each taken from the same spread row: what those share does not move."""
+        """The state with these rows, each of which replaces a copy of the same spread row: shared parts do not move."""
 
     def running(self, room: int) -> AbstractContextManager[None]:
-        """Around all steps of one generation, of at most `room` positions."""
+        """A context around all steps of one generation, of at most `room` positions."""
 
 
 class SessionStepper:
@@ -70,7 +70,7 @@ class SessionStepper:
 
     @contextmanager
     def running(self, room: int) -> Iterator[None]:
-        # onnxruntime binds no arrays of bfloat16
+        # onnxruntime cannot bind arrays of bfloat16
         copying = self.session.dtype.name == "bfloat16"
         self.carrying = Copying(self.session) if copying else Carrying(self.session, room)
         yield
@@ -95,7 +95,7 @@ class TorchStepper:
         try:
             with torch.no_grad():
                 output = self.module(**tensors, state=state)
-        except TypeError as error:  # a stack without a state knows no `state`, and no module an unknown input
+        except TypeError as error:  # a stack without a state takes no `state`, and no module takes unknown inputs
             if "'state'" in str(error):
                 raise _cannot(()) from None
             raise RuntimeFault("SEQ503", f"the module does not take these inputs: {error}") from None
@@ -104,7 +104,7 @@ class TorchStepper:
         names = [name for name in getattr(output, "_fields", ()) if name != "state"]
         if "logits" not in names or output.logits.ndim != 3 or not getattr(output, "state", None):
             raise _cannot(names)
-        # what is computed once goes through a step as it is
+        # a state that is computed once leaves a step unchanged
         self._held = {n for n, x in output.state.items() if state is not None and x is state.get(n)}
         return output.logits.float().cpu().numpy(), output.state
 
@@ -119,7 +119,7 @@ class TorchStepper:
 
     @contextmanager
     def running(self, room: int) -> Iterator[None]:
-        """Without dropout, and back in training mode afterwards where it was."""
+        """Without dropout; afterwards in the mode that the module had."""
         training = self.module.training
         self.module.eval()
         try:
@@ -139,7 +139,7 @@ class TorchStepper:
 
 
 def stepper(model: Any) -> Stepper:
-    """The stepper of a Session or of a module."""
+    """The stepper of a Session or of a module; SEQ511 if the model cannot generate, SEQ516 for anything else."""
     if isinstance(model, Session):
         return SessionStepper(model)
     torch = sys.modules.get("torch")
@@ -150,7 +150,7 @@ def stepper(model: Any) -> Stepper:
 
 
 def _facts(stacks: Mapping[str, Any]) -> dict[str, Facts]:
-    """Sizes of the tables that every emitted file calls so; a decoder's tokens may be the encoder's."""
+    """Sizes of the tables, by the names that emitted files give them; a decoder may use the encoder's token table."""
     found, tokens = {}, None
     for name, stack in stacks.items():
         tokens = getattr(stack, "embed_tokens", tokens)

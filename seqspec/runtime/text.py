@@ -13,7 +13,7 @@ _PART = "\N{REPLACEMENT CHARACTER}"
 
 
 class Tokenizer:
-    """The tokenizers library on the folder's `tokenizer.json`; `eos_id` and `start_id` are what the spec names."""
+    """The tokenizers library with the folder's `tokenizer.json`; `eos_id` and `start_id` are named in the spec."""
 
     def __init__(self, manifest: Manifest) -> None:
         if manifest.tokenizer is None:
@@ -26,7 +26,7 @@ class Tokenizer:
         file = manifest.folder / manifest.tokenizer["file"]
         try:
             self.library: Any = tokenizers.Tokenizer.from_file(str(file))
-        except Exception as error:  # it raises this class itself
+        except Exception as error:  # the library raises this very class
             text = f"{file.name} cannot be read by tokenizers {tokenizers.__version__}: {error}"
             raise RuntimeFault("SEQ518", text, "save it with that version, or install the one that wrote it") from None
 
@@ -39,13 +39,13 @@ class Tokenizer:
         return str(self.library.decode([int(one) for one in ids if one >= 0]))
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """The text of ids piece by piece, whole characters at a time; together they are what `decode` gives."""
+        """The text of ids piece by piece, in whole characters; joined, the pieces are the text of `decode`."""
         seen: list[int] = []
         shown = ""
         for one in ids:
             seen.append(one)
             text = self.decode(seen)
-            # a character may take several ids, and what a later id changes is not shown yet
+            # a character may take several ids, and text that a later id may change is not shown yet
             if text.startswith(shown) and not text.endswith(_PART):
                 yield text[len(shown) :]
                 shown = text

@@ -43,7 +43,7 @@ def write_folder(
     tokenizer: TokenizerFile | None = None,
     check: Callable[[Path], None] | None = None,
 ) -> None:
-    """The folder in the place of `path`, or none. `check` sees it complete, before it takes its place."""
+    """Writes the folder to `path`, complete or not at all. `check` gets it complete, before it replaces `path`."""
     refuse(path)
     refuse_if_too_large_at_once(graph)
     if weights is None:
@@ -77,7 +77,7 @@ def write_folder(
 
 
 def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
-    """The file of a folder, executed in float64 with its weights, against every op's NumPy reference."""
+    """Compares the file of a folder, run in float64 with its weights, with the NumPy reference of every op."""
     folder = Path(path)
     manifest = read(folder)
     graph = build(load(folder / SPEC))
@@ -90,7 +90,7 @@ def verify(path: str | os.PathLike[str], *, seed: int = 0) -> Verification:
 
 
 def require(path: Path, told: Told | None = None) -> None:
-    """Raises unless `verify` passes."""
+    """SEQ406 unless `verify` passes."""
     result = verify(path)
     result.require()
     if told is not None:
@@ -98,7 +98,7 @@ def require(path: Path, told: Told | None = None) -> None:
 
 
 def _module(folder: Path, graph: Graph, weights: Mapping[str, Any]) -> Any:
-    """The model of the file itself, which is executed only where it is what this spec becomes."""
+    """The model of the file itself, which is executed only if it is what its spec compiles to."""
     import torch
 
     source = write_source(graph)

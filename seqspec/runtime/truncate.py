@@ -13,7 +13,7 @@ from seqspec.spec.model import Model
 
 
 def truncated(model: Model) -> tuple[Graph, dict[str, str]] | None:
-    """The graph, and which parameter of the whole model each of its own is; None where layers cannot be left out."""
+    """The graph, and {its parameter: that of the whole model}; None if layers cannot be left out."""
     model = model.resolved()
     stacks, layers = {}, {}
     for name, stack in model.stacks.items():
@@ -21,14 +21,14 @@ def truncated(model: Model) -> tuple[Graph, dict[str, str]] | None:
         stacks[name] = stack.model_copy(update={"layers": [entry for entry, _ in kept]})
         layers[name] = [number for _, numbers in kept for number in numbers]
     short = model.model_copy(update=stacks)
-    if list(short.check()):  # a bridge that pairs the layers of two stacks, say
+    if list(short.check()):  # as with a bridge that pairs the layers of two stacks
         return None
     graph = build(short)
     return graph, {p.name: _whole(p.name, layers) for p in graph.root.params}
 
 
 def _kept(stack: Stack) -> Iterator[tuple[Entry, list[int]]]:
-    """Entries without repeats, and the flat indices their layers have in the whole stack."""
+    """Entries without repeats, and the flat indices of their layers in the whole stack."""
     start = 0
     for entry in stack.layers:
         if isinstance(entry, Pattern):

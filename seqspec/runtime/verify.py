@@ -36,18 +36,18 @@ from seqspec.spec.model import Model
 
 LARGEST = 1 << 28
 """Models with more parameters than this are checked with each distinct layer once, and tensor by tensor."""
-_BYTES = 28  # a parameter: in the file, in onnxruntime, and in PyTorch as it is loaded, in float32 and in float64
+_BYTES = 28  # per parameter: in the file, in onnxruntime, and in PyTorch while loading, in float32 and in float64
 _DEEP = 8
 _ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 _AMPLIFIED = 4
 _NEARBY = 8
-"""How many models beside the true one say what float32 costs, where one is not enough."""
+"""How many nearby models measure the error of float32, if the model itself is not enough."""
 _EIGHT_BITS = 0.1
-"""What it may cost that MatMulNBits rounds what it multiplies to 8 bits, in all layers together."""
+"""The relative error allowed because MatMulNBits rounds its inputs to 8 bits, for all layers together."""
 
 
 def tolerance(depth: int, dtype: str) -> float:
-    """2e-6 of the largest value in float32, 5e-6 above eight layers; in half precision 16 roundings of its own."""
+    """2e-6 of the largest value in float32, or 5e-6 above eight layers; 16 rounding errors in half precision."""
     if dtype == "float32":
         return 2e-6 if depth <= _DEEP else 5e-6
     return 16 * _ROUNDING[dtype]
@@ -56,9 +56,9 @@ def tolerance(depth: int, dtype: str) -> float:
 def verify(path: str | os.PathLike[str], *, weights: Mapping[str, Any] | None = None, seed: int = 0) -> Verification:
     """The folder against the model of the spec in it, on sequences drawn from `seed`.
 
-    The model's weights are `weights`, or those the files hold, led back to the parameters of the spec. The limit is
-    `tolerance`, or where weights amplify roundings, four times what float32 costs PyTorch itself, of this model and of
-    a few that no float32 can tell from it.
+    The model's weights are `weights`, or those recovered from the files. The limit is `tolerance`. If weights amplify
+    rounding errors, it is four times PyTorch's own error in float32, measured on this model and, if need be, on a few
+    whose weights differ from it by one unit in the last place.
     """
     manifest = read(Path(path))
     model = load(manifest.folder / "spec.yaml")
@@ -70,7 +70,7 @@ def verify(path: str | os.PathLike[str], *, weights: Mapping[str, Any] | None = 
 
 
 def require(path: Path, weights: Mapping[str, Any], told: Told | None = None) -> dict[str, Any]:
-    """Raises unless `verify` passes; returns what the manifest should say of it: what fewer bits cost."""
+    """SEQ406 unless `verify` passes. Returns the entry for the manifest: the errors caused by fewer bits, if any."""
     result = verify(path, weights=weights)
     result.require()
     if told is not None:
@@ -81,9 +81,9 @@ def require(path: Path, weights: Mapping[str, Any], told: Told | None = None) ->
 
 
 def cost(manifest: Manifest, weights: Mapping[str, Any], seed: int = 0) -> dict[str, float]:
-    """What fewer bits cost each output, relative to its largest value: against `weights` themselves, in float64.
+    """The error of each output due to fewer bits, relative to its largest value: against `weights`, in float64.
 
-    Nothing where the model is too large to be run here, or nothing here runs it.
+    Empty if the model is too large to run here, or if its execution provider is missing.
     """
     model = load(manifest.folder / "spec.yaml")
     graph = build(model)
@@ -116,7 +116,7 @@ def _compared(
     cases = Cases(session.signature, session.facts, session.dtype, seed)
     alone = judgement(judge, cases)
     found = compare(OnnxRunner(session), alone, session.signature, cases, cases.ways())
-    # weights that amplify every rounding, as trained ones may, do so in any implementation
+    # weights that amplify rounding errors, as trained ones may, do so in any implementation
     factor = _AMPLIFIED * _ROUNDING[manifest.dtype] / _ROUNDING["float32"]
     stated = _EIGHT_BITS if manifest.quantized else tolerance(_depth(model), manifest.dtype)
     told = session.signature
@@ -126,7 +126,7 @@ def _compared(
     for _ in range(_NEARBY):
         if result.passed:
             break
-        # how the roundings of one model fall is luck: they may cancel, and those of another implementation not
+        # luck decides about rounding errors: they may cancel here, and not in another implementation
         judge, single = _judge(manifest, graph, {name: _beside(w, random) for name, w in held.items()})
         other = rounding(single, judgement(judge, cases), told, cases, cases.alone())
         costs = {name: max(cost, other[name]) for name, cost in costs.items()}
@@ -139,7 +139,7 @@ def _limits(stated: float, factor: float, costs: Mapping[str, float]) -> dict[st
 
 
 def _beside(weights: Array, random: np.random.Generator) -> Array:
-    """Each number one float32 up or down."""
+    """Each number moved to the next float32, up or down at random."""
     towards = np.where(random.random(weights.shape) < 0.5, -np.inf, np.inf).astype(np.float32)
     return np.nextafter(weights, towards)
 
@@ -147,7 +147,8 @@ def _beside(weights: Array, random: np.random.Generator) -> Array:
 def _large(
     manifest: Manifest, model: Model, graph: Graph, weights: Mapping[str, Any] | None, seed: int
 ) -> Verification:
-    """Each distinct layer once, compiled anew with the true weights, and where these are given, every stored tensor."""
+    """Checks each distinct layer once, compiled anew with the true weights, and every stored tensor if `weights` are
+    given."""
     if weights is not None:
         _check_tensors(manifest, graph, weights)
     short = truncated(model)
@@ -168,7 +169,7 @@ def _large(
 
 
 def _check_tensors(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> None:
-    """Every tensor of the files is what follows from the weights, bit by bit."""
+    """SEQ406 unless every tensor of the files follows from the weights, bit for bit."""
     for tensor in stored(manifest, graph, weights):
         if not np.array_equal(_bits(tensor.lazy.numpy()), _bits(tensor.array)):
             text = f"the tensor `{tensor.name}` in the files is not what follows from the weights"
@@ -180,7 +181,7 @@ def _bits(array: Any) -> Array:
 
 
 def _session(folder: Path, manifest: Manifest) -> tuple[Session | None, str]:
-    """On what the target runs on, or where that is not here, on the CPU, which cannot compute in bfloat16."""
+    """A session on the target's provider, or else on the CPU, with a note; None in bfloat16, which the CPU lacks."""
     wanted = providers.of_target(manifest.target)
     if wanted != [providers.CPU]:
         try:
@@ -195,7 +196,7 @@ def _session(folder: Path, manifest: Manifest) -> tuple[Session | None, str]:
 
 
 def _judge(manifest: Manifest, graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]:
-    """`_judges`, of as much of the logits as the files give; with rounded weights, the reference of those ops."""
+    """`_judges`, with only the last logits if the files give these; if quantized, references with rounded weights."""
     if manifest.quantized:
         options = manifest.options
         flat = rounded(graph, options["target"], options["dtype"], options["quantize"])
@@ -206,7 +207,7 @@ def _judge(manifest: Manifest, graph: Graph, weights: Mapping[str, Array]) -> tu
 
 
 def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]:
-    """PyTorch, or without it the reference of every op, in float64 and in float32."""
+    """PyTorch, or else the NumPy reference of every op, in float64 and in float32."""
     try:
         from seqspec.backends.torch import module
     except ImportError:
@@ -216,7 +217,7 @@ def _judges(graph: Graph, weights: Mapping[str, Array]) -> tuple[Runner, Runner]
 
 
 def _rounded(array: Any, dtype: str) -> Array:
-    """What the file holds of a weight, in float32."""
+    """A weight as rounded to the file's dtype, in float32."""
     exact = np.asarray(as_numpy(array), np.float32)
     if dtype == "float32":
         return exact
@@ -228,7 +229,7 @@ def _rounded(array: Any, dtype: str) -> Array:
 
 
 def _depth(model: Model) -> int:
-    """Layers one after the other."""
+    """The number of layers in sequence, of all stacks."""
     layers = [layer for stack in model.resolved().stacks.values() for layer in stack.flat()]
     return sum(layer.recurrent.num_layers if layer.recurrent else 1 for layer in layers)
 

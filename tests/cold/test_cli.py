@@ -139,6 +139,15 @@ def test_show_draws_graphs(path: Path, form: str, capsys: pytest.CaptureFixture[
         assert out.count("{") == out.count("}")
 
 
+def test_json_says_which_states_are_held(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", str(HERE.parents[1] / "examples/transformer-base.yaml"), "--graph", "json"]) == 0
+    items = [item for region in json.loads(capsys.readouterr().out)["regions"] for item in region["items"]]
+    states = [(state["name"], state.get("held")) for item in items for state in item.get("states", ())]
+    # a decoder layer's own keys and values grow, those of the encoder are computed once
+    caches = [state for state in states if state[0] in ("key", "value")]
+    assert sorted(caches, key=str) == [("key", None), ("key", True), ("value", None), ("value", True)]
+
+
 def test_a_drawing_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["show", GPT2, "--graph", "mermaid"]) == 0
     out = capsys.readouterr().out
