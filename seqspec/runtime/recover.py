@@ -65,7 +65,7 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
     """The tensors of all files, each once, with their derivation from `weights`; SEQ507 if one is missing."""
     seen: set[int] = set()
     probe = weights if isinstance(weights, _Probe) else None
-    fresh = export(graph, weights, **{**manifest.options, **({"dtype": "float32"} if probe else {})})
+    fresh = export(graph, weights, kept="float32" if probe else None, **manifest.options)
     for role, file in manifest.graphs.items():
         written = _initializers(file)
         for name, value in fresh[role].graph.initializers.items():

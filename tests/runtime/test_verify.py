@@ -84,6 +84,18 @@ def test_float16(name: str, tmp_path: Path) -> None:
     assert result.worst.relative > 1e-5
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_weights_are_found_in_files_for_a_gpu(dtype: str, tmp_path: Path) -> None:
+    model = spec("llama-3.2-1b")
+    weights = random_weights(seqspec.build(model))
+    folder = seqspec.to_onnx(model, tmp_path / "out", weights=weights, dtype=dtype, target="cuda", verify=False)
+    found = recover(read(folder), seqspec.build(model))
+    assert found.keys() == weights.keys()
+    step = {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8}[dtype]
+    for name, array in weights.items():
+        np.testing.assert_allclose(found[name], array, rtol=step, atol=1e-7 * (dtype != "float32"), err_msg=name)
+
+
 def change_a_node(file: Path, op_type: str, replacement: str) -> None:
     model = onnx.load(file, load_external_data=False)
     node = next(n for n in model.graph.node if n.op_type == op_type)

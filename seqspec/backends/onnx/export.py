@@ -32,14 +32,19 @@ def model(graph: Graph, weights: Weights | None = None, *, seed: int = 0, **opti
     asked = _checked(graph, Options(**options))
     flat = inference(graph, asked.logits)
     whole = {"model": fused(flat, asked.target, asked.dtype, asked.quantize)}
-    return _lower(flat, whole, _tensors(graph, weights, asked, seed))["model"]
+    return _lower(flat, whole, Tensors(graph.root.params, weights, asked.dtype, seed))["model"]
 
 
-def export(graph: Graph, weights: Weights | None = None, *, seed: int = 0, **options: Any) -> dict[str, ir.Model]:
-    """A model for each file: `model`, or `encoder` and `decoder`, which share the tensors they have in common."""
+def export(
+    graph: Graph, weights: Weights | None = None, *, seed: int = 0, kept: str | None = None, **options: Any
+) -> dict[str, ir.Model]:
+    """A model for each file: `model`, or `encoder` and `decoder`, which share the tensors they have in common.
+
+    `kept` is the dtype of the tensors where that is not the one the models compute in.
+    """
     asked = _checked(graph, Options(**options))
     flat = inference(graph, asked.logits)
-    return _lower(flat, _roles(flat, asked), _tensors(graph, weights, asked, seed))
+    return _lower(flat, _roles(flat, asked), Tensors(graph.root.params, weights, kept or asked.dtype, seed))
 
 
 def write_directory(
@@ -65,7 +70,7 @@ def write_directory(
     asked = _checked(graph, Options(**options))
     refuse(path)
     refuse_if_too_large(graph, asked.dtype, path)
-    tensors = _tensors(graph, weights, asked, seed)
+    tensors = Tensors(graph.root.params, weights, asked.dtype, seed)
     if weights is not None:
         check_values(graph.root.params, weights, asked.dtype)
     flat = inference(graph, asked.logits)
@@ -109,7 +114,3 @@ def _lower(flat: Graph, roles: Mapping[str, Graph], tensors: Tensors) -> dict[st
     named = {s.path: s for s in signature(flat).states}
     version = package_version("seqspec-compiler")
     return {role: lower(part, named, tensors, version) for role, part in roles.items()}
-
-
-def _tensors(graph: Graph, weights: Weights | None, asked: Options, seed: int) -> Tensors:
-    return Tensors(graph.root.params, weights, asked.dtype, seed)
