@@ -26,7 +26,7 @@ class Prefix(Mask):
 class Documents(Mask):
     """A position sees its own document: the positions with its number in `document_ids`, given at run time.
 
-    A document is a run of equal numbers. Positions restart at 0 in each.
+    Tokens of equal numbers are one document. Positions restart at 0 in each.
     """
 
     kind: Literal["documents"]
