@@ -17,7 +17,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second is one without files
 
 
 def read(file: Path, wanted: str) -> Arrays:
-    """The arrays of an .npz file; pickled objects are refused, since loading one runs its code.
+    """The arrays of an .npz file. Pickled objects are refused, since loading one runs its code.
 
     `wanted` says what belongs into it, for a file that is something else.
     """
@@ -37,7 +37,7 @@ def read(file: Path, wanted: str) -> Arrays:
 
 
 def refuse(file: Path, inputs: Iterable[Path]) -> None:
-    """Refuses to write where anything but an .npz lies, or what was read."""
+    """Refuses to replace anything but an .npz file, or a file that was read."""
     from seqspec.backends.directory import refuse_file
 
     if file.exists():
@@ -60,5 +60,5 @@ def write(file: Path, arrays: Arrays) -> None:
 
 
 def is_zip(head: bytes) -> bool:
-    """Whether a file that begins so may be an .npz."""
+    """Whether a file that begins with these bytes may be an .npz file."""
     return head.startswith(_ZIP)

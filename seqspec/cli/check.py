@@ -14,7 +14,7 @@ from seqspec.cli.word import Word
 from seqspec.diagnostics import Report
 
 _FORMATS = ["text", "json", "github"]
-# How a spec is told from other YAML when a folder is searched; a comment or a quote may stand before it.
+# Recognises specs among other YAML files of a folder: the key `seqspec`, perhaps quoted or in braces.
 _IS_SPEC = re.compile(rb"""^(?:\{\s*)?["']?seqspec["']?\s*:""", re.MULTILINE)
 
 
@@ -39,7 +39,7 @@ def command(paths: tuple[str, ...], form: str, overrides: tuple[str, ...]) -> No
 
 
 def _specs(path: str) -> Iterator[str]:
-    """The specs that a path stands for."""
+    """The specs at a path: a file, or those in a folder."""
     if path == "-" or not os.path.isdir(path):
         yield path
         return
@@ -62,7 +62,7 @@ def _is_spec(file: str) -> bool:
         with open(file, "rb") as opened:
             return _IS_SPEC.search(opened.read(1 << 20)) is not None
     except OSError:
-        return True  # the check itself says what is wrong with it
+        return True  # checking it tells what is wrong
 
 
 def _write(report: Report, sources: dict[str, str], form: str, count: int) -> None:

@@ -58,7 +58,7 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
 
 
 def _success(output: Path, results: list[Verification], kind: str) -> str:
-    """What was written, and how well it agrees."""
+    """Prints what was written, and how well it agrees with PyTorch."""
     if kind == "python":
         return f"wrote {output}"
     names = sorted(f.relative_to(output).as_posix() for f in output.rglob("*") if f.is_file())
@@ -73,7 +73,7 @@ def _success(output: Path, results: list[Verification], kind: str) -> str:
 
 
 def _refuse_unused(kind: str, given: dict[str, Any]) -> None:
-    """An option that would change nothing is an error."""
+    """Refuses options that would change nothing."""
     unused = [name for name in _ONNX_ONLY if kind != "onnx" and name in given]
     unused += [name for name in _NOT_PYTHON if kind == "python" and name in given]
     if unused:

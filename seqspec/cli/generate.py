@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _ids(ctx: click.Context, param: click.Parameter, rows: tuple[str, ...]) -> list[list[int]]:
-    """`1,2,3`, once or more."""
+    """Parses `1,2,3`, given once or several times."""
     try:
         return [[int(part) for part in row.split(",")] for row in rows]
     except ValueError:
@@ -78,7 +78,7 @@ def _until_end(session: Session, prompts: list[list[int]], given: dict[str, Any]
 
 
 def _as_it_comes(ids: Iterable[int], tokenizer: Tokenizer | None) -> None:
-    """To the terminal, piece by piece."""
+    """Prints to the terminal, piece by piece."""
     pieces = tokenizer.stream(ids) if tokenizer else (f",{one}" if n else str(one) for n, one in enumerate(ids))
     for piece in pieces:
         click.echo(piece, nl=False)
@@ -86,7 +86,7 @@ def _as_it_comes(ids: Iterable[int], tokenizer: Tokenizer | None) -> None:
 
 
 def _cut(row: list[int], given: dict[str, Any]) -> Iterator[int]:
-    """A row up to its end."""
+    """A row of ids up to its end."""
     ends = {given["eos_id"]} if isinstance(given.get("eos_id"), int) else set(given.get("eos_id", ()))
     for one in row:
         if one < 0:

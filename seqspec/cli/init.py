@@ -21,7 +21,7 @@ def command(kind: str, output: str | None) -> None:
         click.echo(STARTERS[kind], nl=False)
         return
     try:
-        # created, never opened: what is there stays, whatever happens in between
+        # exclusive creation: an existing file stays, even one that appears in between
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         raise CompileError("SEQ403", f"`{path}` exists already", "choose another name with -o", path) from None

@@ -14,7 +14,7 @@ _AGAIN = 0.2  # seconds
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Exit 130 after Ctrl-C, 143 after SIGTERM. More signals while things are cleared away change nothing."""
+    """Exit 130 after Ctrl-C, 143 after SIGTERM. Further signals during the cleanup are ignored."""
     before = {number: signal.signal(number, _stop) for number in _STOPPING}
     try:
         yield
@@ -26,7 +26,7 @@ def interruptible() -> Iterator[None]:
 
 
 class _Stop(SystemExit):
-    """Ours, and no library's own exit."""
+    """The exit after a signal, as distinct from a library's own SystemExit."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -39,6 +39,6 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _insist(number: int) -> None:
-    """Raises once more, unless it is under way: a bare `except` of a library, as it is imported, may have taken it."""
+    """Raises again unless the exit is under way: a bare `except` in a library may have swallowed the first."""
     if not isinstance(sys.exception(), _Stop):
         raise _Stop(128 + number)

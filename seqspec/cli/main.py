@@ -17,7 +17,7 @@ import click
 from seqspec import __version__
 from seqspec.diagnostics import SeqspecError
 
-# name -> module of seqspec.cli, and the help line, which is shown without importing it
+# {name: (module of seqspec.cli, help line)}, so that help is shown without importing any
 COMMANDS = {
     "check": ("check", "Find everything that is wrong with specs, at a line and column."),
     "show": ("show", "Print a spec: as written, with every default, or as a graph."),
@@ -40,7 +40,7 @@ _BRIEF = frozenset({"check", "show", "report", "diff", "explain", "schema", "ini
 
 
 class Commands(click.Group):
-    """A group that knows its commands' names and help lines, and imports only the one that is called."""
+    """A click group that imports only the command that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -80,15 +80,15 @@ def seqspec() -> None:
 
 def main() -> NoReturn:
     """The console script: a process of its own, set up to start quickly."""
-    # commands that only read specs make much and drop nothing; looking for garbage takes a fifth of their time
+    # commands that only read specs allocate much and free nothing; garbage collection takes a fifth of their time
     brief = not sys.argv[1:] or sys.argv[1] in _BRIEF
     if brief:
         gc.disable()
-    # plugins of pydantic watch applications; looking for them reads the metadata of every installed package
+    # searching for plugins of pydantic, which serve applications, reads the metadata of every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     code = run()
     if brief:
-        gc.freeze()  # or Python looks through all of it once more before it ends
+        gc.freeze()  # or Python collects garbage once more before it exits
     sys.exit(code)
 
 

@@ -16,7 +16,7 @@ Row = tuple[str, str, str, str]
 
 
 def listing(session: Session) -> str:
-    """Inputs, outputs and states, a line each: name, element type, shape, and what else there is to know."""
+    """Inputs, outputs and states, one per line: name, element type, shape and further properties."""
     inputs = [_row(session, port, "; ".join(_notes(session, port))) for port in session.inputs]
     outputs = [_row(session, port, "") for port in session.outputs]
     carried = session.signature.states

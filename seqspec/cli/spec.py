@@ -1,4 +1,4 @@
-"""What commands that read a spec share: the argument, `--set`, and reading from stdin."""
+"""Shared by commands that read a spec: the argument, `--set`, and reading from stdin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def overridable(command: Command) -> Command:
 
 
 def examine_path(path: str, overrides: Sequence[str] = ()) -> Checked:
-    """Everything about the spec at a path, or on stdin where that is `-`."""
+    """The result of checking the spec at a path, or on stdin if the path is `-`."""
     try:
         document = _stdin(overrides) if path == "-" else load_file(path, overrides=overrides)
     except SpecError as error:
@@ -33,7 +33,7 @@ def examine_path(path: str, overrides: Sequence[str] = ()) -> Checked:
 
 
 def checked(path: str, overrides: Sequence[str] = ()) -> Checked:
-    """The same for a command that needs a spec without faults: any is a SpecError."""
+    """The same for a command that needs a valid spec: a SpecError if it has errors."""
     found = examine_path(path, overrides)
     found.report.raise_errors(found.sources)
     return found

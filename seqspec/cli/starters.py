@@ -1,4 +1,4 @@
-"""The specs that `seqspec init` writes: small, commented, and sound."""
+"""The specs that `seqspec init` writes: small, commented and valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLASSIFIER = """\
 seqspec: 1
 name: my-classifier
 encoder:
-  input: {kind: tokens, vocab_size: 30000, d_model: 128, pad_id: 0} # id 0 is padding and read by nothing
+  input: {kind: tokens, vocab_size: 30000, d_model: 128, pad_id: 0} # id 0 is padding, which nothing reads
   layers:
     - {kind: lstm, hidden_size: 256, num_layers: 2, bidirectional: true, dropout: 0.3}
 head: {kind: classifier, classes: 2, pool: final_state} # or pool: mean, max, first, last; none labels every token

@@ -1,4 +1,4 @@
-"""An option that takes one of a few words, and suggests the closest one for any other."""
+"""A type of options that takes one of a few words, and suggests the closest one for any other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqspec.diagnostics import did_you_mean, escape
 
 
 class Word(click.Choice[str]):
-    """`--target gpuu` is told of `cpu`, `cuda` and `portable`, and a near miss of the nearest."""
+    """An unknown word such as `--target gpuu` is answered with all words, or with the closest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:

@@ -14,9 +14,9 @@ from seqspec.ops.time_conv import TimeConv
 
 
 class ConvLayer(BareLayer):
-    """y_t = activation(b + Σ_k W_k x_{t − dilation·(kernel − 1 − k)}), or with t in the middle where it is not causal.
+    """y_t = activation(b + Σ_k W_k x_{t − dilation·(kernel − 1 − k)}), or with t in the middle if it is not causal.
 
-    Steps are the real ones of a row, zeros around them. Causal, it carries its last inputs: `tail`.
+    Only the real steps of a row count, with zeros before and after. A causal layer carries its last inputs as `tail`.
     """
 
     width_key = "channels"
@@ -27,17 +27,17 @@ class ConvLayer(BareLayer):
     repeat: Count = 1
     """How many such layers follow each other."""
     channels: Count
-    """Channels it puts out."""
+    """The number of output channels."""
     kernel: Count
-    """Steps that it sees at once; an odd number where it is not causal."""
+    """How many steps it sees at once; odd unless it is causal."""
     dilation: Count = 1
-    """Steps from one that it sees to the next."""
+    """The distance between two steps that it sees."""
     causal: bool | None = None
-    """Whether it sees nothing of what follows; the stack's `causal` by default."""
+    """Whether it sees no later steps; the stack's `causal` by default."""
     activation: Activation = "none"
-    """What the sums pass through."""
+    """The function of the sums."""
     bias: bool | None = None
-    """Whether there is a b; the stack's `bias` by default."""
+    """Whether it has a bias b; the stack's `bias` by default."""
 
     def resolved(self, said: Inheritance) -> ConvLayer:
         bias = said.bias if self.bias is None else self.bias

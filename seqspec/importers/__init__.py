@@ -44,5 +44,5 @@ def _text(imported: Imported, name: str) -> str:
 
 
 def _name(output: Path) -> str:
-    """The folder's name, made one that a spec can have."""
+    """The folder's name, changed into a valid name of a spec."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", output.resolve().name).lstrip("-.0123456789")[:64] or "imported"

@@ -1,4 +1,4 @@
-"""The tensors of a safetensors file as NumPy arrays, each read when it is asked for."""
+"""The tensors of a safetensors file as NumPy arrays, each read on access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Arrays(Mapping[str, Array]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.tensors)
 
-    def __contains__(self, name: object) -> bool:  # a Mapping's own reads the tensor
+    def __contains__(self, name: object) -> bool:  # that of Mapping would read the tensor
         return name in self.tensors
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from seqspec.importers.weights import Tensor
 
 @dataclass(frozen=True)
 class Imported:
-    """A spec as plain data, its weights under the language's names, and what a reader should know of both."""
+    """A spec as plain data, its weights under the language's names, and notes about both for the user."""
 
     spec: dict[str, Any]
     weights: dict[str, Tensor]

@@ -21,13 +21,13 @@ from seqspec.diagnostics import CompileError, quoted
 
 Array = Any
 
-FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # NumPy has no bfloat16: its bits travel as they are
+FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # NumPy has no bfloat16: its bits are kept
 MAX_HEADER = 100_000_000  # bytes; the library's own limit
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that is read when it is needed. `dtype` is safetensors' name of it."""
+    """A tensor that is read when it is needed. `dtype` is its name in safetensors."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -84,7 +84,7 @@ def read_file(file: Path) -> dict[str, Tensor]:
 
 def write_file(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """One safetensors file, one tensor in memory at a time; the same tensors give the same bytes."""
-    # the widest first, so that every tensor starts at a multiple of its width
+    # the widest dtypes first, so that every tensor starts at a multiple of its element's width
     names = sorted(tensors, key=lambda name: (-_width(tensors[name]), name))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -101,7 +101,7 @@ def write_file(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def is_bare(name: str) -> bool:
-    """Whether a file name from a downloaded index stays in the folder of that index."""
+    """Whether a file name in a downloaded index stays in the folder of that index."""
     return Path(name).name == name and name not in ("", "..")
 
 

@@ -1,7 +1,7 @@
-"""Which values take a gradient, and which of them a backward pass reads again, region by region.
+"""Which values take a gradient, and which values a backward pass reads again, region by region.
 
-Inputs of a model take none; parameters do, and what is made of either. Integers, masks and what is read for its sizes
-alone never do.
+A model's inputs take none. Parameters do, and all floats that depend on them. Integers, masks and values that are only
+read for their sizes never do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ Takes = tuple[bool, ...]
 
 
 class Kept(NamedTuple):
-    """Values beside what calls keep inside, each with the item that made it; which inputs; and which outputs."""
+    """What is kept of a region: `values` made in it, each with its item's number; indices of inputs and of outputs.
+
+    Values that calls keep inside are not among them.
+    """
 
     values: tuple[tuple[int, Value], ...]
     inputs: frozenset[int]
@@ -23,14 +26,14 @@ class Kept(NamedTuple):
 
 
 class Gradients:
-    """Answers for regions, each once for the inputs that take a gradient."""
+    """Gradients of regions, each computed once for the same inputs that take one."""
 
     def __init__(self) -> None:
         self._flows: dict[tuple[int, Takes], dict[str, bool]] = {}
         self._kept: dict[tuple[int, Takes], Kept] = {}
 
     def of(self, item: Node | Call, flow: dict[str, bool]) -> Takes:
-        """Which inputs of an item take a gradient, where `flow` says which values of its region do."""
+        """Which inputs of an item take a gradient, given which values of its region do."""
         likes = item.op.likes if isinstance(item, Node) else ()
         return tuple(
             v is not None and n not in likes and (isinstance(v, Param) or flow[v.name])
@@ -48,14 +51,14 @@ class Gradients:
         return self._flows[key]
 
     def kept(self, region: Region, takes: Takes) -> Kept:
-        """What the gradients of a region read again. The memory of what is a view is that of what it shows."""
+        """The values that the gradients of a region read again. A view counts as the value that it shows."""
         key = (id(region), takes)
         if key not in self._kept:
             self._kept[key] = self._find_kept(region, self.flow(region, takes))
         return self._kept[key]
 
     def all_kept(self, region: Region, takes: Takes) -> Iterator[Value]:
-        """What is kept below a region but for its inputs."""
+        """All values that are kept in a region and in its calls, without its inputs."""
         yield from (value for _, value in self.kept(region, takes).values)
         flow = self.flow(region, takes)
         for item in region.items:

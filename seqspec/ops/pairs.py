@@ -11,7 +11,7 @@ from functools import lru_cache, reduce
 
 from seqspec.ops.masks import AllOf, AnyOf, Band, BlockSparse, Documents, Given, Global, Mask, Prefix, normalise
 
-Spans = list[tuple[int, int]]  # from, to: sorted, apart from each other, none empty
+Spans = list[tuple[int, int]]  # from, to: sorted, disjoint, none empty
 
 
 @lru_cache(maxsize=256)
@@ -24,9 +24,10 @@ def pairs(mask: Mask, queries: int, keys: int) -> int:
 
 
 def reach(mask: Mask) -> frozenset[str]:
-    """What the keys that a query sees grow with: n, or a window w, global tokens g, blocks b, a prefix p.
+    """The letters that the number of keys seen by a query grows with: n, or a window w, global tokens g, blocks b, a
+    prefix p.
 
-    Of a union that is what any part grows with, of an intersection what the least does.
+    A union grows with the letters of all parts, an intersection with those of its least part.
     """
     match normalise(mask):
         case Band(left, right):

@@ -1,4 +1,4 @@
-"""Convolution over the real steps of a row, in the middle or causal with what it has seen as its state."""
+"""Convolution over the real steps of a row: centred, or causal with its last inputs as a state."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def convolve(conv, x, mask, left, right, past=None):
 class TimeConv(Op):
     """x[B,T,I], mask[B,S]? -> y_t = b + Σ_k W_k x_{t + d·k − left} [B,T,O]
 
-    t counts the real steps of a row, by the last T columns of the mask; before the first and behind the last are zeros,
-    and so is what is put out at padding. `causal`: left = d (K − 1), nothing that follows t; else half of it, K odd.
-    One that is stateful carries the last `left` inputs. weight[O, I, K] and bias[O] are torch's, and start uniform in
-    ±1/√(K I).
+    t counts the real steps of a row, by the last T columns of the mask. Zeros stand before the first and after the last
+    step, and y is 0 at padding. If `causal`, left = d (K − 1) and y_t depends on no later step; else left is half of
+    it, and K odd. If `stateful`, the last `left` inputs are carried. weight[O, I, K] and bias[O] have torch's layout
+    and start uniform in ±1/√(K I).
     """
 
     inputs: int
@@ -57,7 +57,7 @@ class TimeConv(Op):
 
     @property
     def left(self) -> int:
-        """How far it looks back."""
+        """The number of earlier steps that it sees."""
         reach = self.dilation * (self.kernel - 1)
         return reach if self.causal else reach // 2
 
@@ -131,7 +131,7 @@ class TimeConv(Op):
 
 
 class _Rows(NamedTuple):
-    """real[B,T,1]; lengths[B,1]; which step of the compacted row each step is [B,T,1], and back; front[B,T,1]."""
+    """real[B,T,1]; lengths[B,1]; each step's place in the compacted row [B,T,1]; the inverse order; front[B,T,1]."""
 
     real: Any
     lengths: Any

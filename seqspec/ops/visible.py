@@ -1,4 +1,4 @@
-"""A mask that is more than a band, as a tensor of pairs, computed once for all attentions that have it."""
+"""A mask that is more than a band, as a tensor of pairs, computed once for all attentions with this mask."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seqspec.ops.visible_text import REAL, text
 
 @primitive
 class Visible(Op):
-    """Which keys each query sees, [B, 1, T, S]: what `mask` allows, without padding.
+    """Which keys each query sees, [B, 1, T, S]: those that `mask` allows, without padding.
 
     Inputs are query [B, 1, T, 1] and key [B, 1, 1, S], places on the row; real[B, S]?; then as the mask needs them
     documents[B, S] and places in documents as another two, prefix[B], and a bool[B, T, S] for each name in `given`. In
@@ -92,7 +92,7 @@ class Visible(Op):
         if real is not None:
             allowed = o.And(allowed, o.Unsqueeze(real, o.ints(1, 2)))
         shape = o.Concat(o.size(query, 0), o.ints(1), o.size(query, 2), o.size(key, 3), axis=0)
-        return (o.Expand(allowed, shape),)  # onnxruntime's kernel asks for every axis but the heads' in full
+        return (o.Expand(allowed, shape),)  # onnxruntime's kernel broadcasts no axis but that of the heads
 
 
 def _allows(mask: Mask, told: Told, b: int, i: int, j: int) -> bool:

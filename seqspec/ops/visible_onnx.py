@@ -47,7 +47,7 @@ def _block_nodes(o: OnnxWriter, mask: BlockSparse, query: Any, key: Any) -> Any:
 
 
 def _drawn_node(o: OnnxWriter, mask: BlockSparse, draw: int, number: Any) -> Any:
-    """`BlockSparse.drawn` of every block number."""
+    """`BlockSparse.drawn` for every block number."""
     a, b, c = factors(mask.seed, draw)
     prime = o.ints(PRIME)
     free = o.Max(o.Sub(number, o.ints(mask.reach + mask.first)), o.ints(0))

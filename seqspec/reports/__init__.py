@@ -1,4 +1,4 @@
-"""What a model costs, exactly and from the graph alone: `seqspec.report(spec)`."""
+"""The exact cost of a model, from its graph alone: `seqspec.report(spec)`."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from seqspec.reports.flow import Flows, Reach
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
 DTYPES = tuple(name for name in BYTES if "float" in name)
-"""What a model can compute in, as far as a report goes."""
+"""The element types that a report can assume."""
 
 
 class Cost(NamedTuple):
     """FLOPs of one call, and of its gradients.
 
-    `once` is what depends on the encoder's inputs alone, and runs on the first call only.
+    `once` are those that depend only on the encoder's inputs, and run on the first call only.
     """
 
     once: int = 0
@@ -40,7 +40,7 @@ class Count:
     """Counts over regions, at given sizes and for a given element type of the model."""
 
     def __init__(self, sizes: Mapping[str, int], dtype: str) -> None:
-        # the present of a state is as long as the past of the call behind it
+        # the present of a state is as long as the past of the next call
         self.sizes, self.dtype = sizes, dtype
         self.after = {**sizes, "past_sequence_length": sizes["past_sequence_length"] + sizes["sequence_length"]}
         self.flows = Flows()
@@ -50,18 +50,18 @@ class Count:
         self._kept: dict[tuple[int, Takes], int] = {}
 
     def params(self, item: Region | Node | Call) -> tuple[int, int]:
-        """How many weights, and their bytes. What is tied counts where it is owned."""
+        """The number of weights, and their bytes. Tied weights count once, where they are owned."""
         if isinstance(item, Node):
             return _sum((prod(map(_number, p.shape)), self.bytes(p)) for p in item.op.params())
         region = item.region if isinstance(item, Call) else item
         if id(region) not in self._params:
-            # two calls of one scope share their weights; what has no scope has its own
+            # calls with the same scope share their weights; items without a scope have their own
             owned = {inner.scope or n: inner for n, inner in enumerate(region.items)}
             self._params[id(region)] = _sum(map(self.params, owned.values()))
         return self._params[id(region)]
 
     def states(self, item: Region | Node | Call) -> tuple[int, int]:
-        """Bytes carried to the next call, and those of them that are held from the first one."""
+        """Bytes carried to the next call, and how many of them are held since the first one."""
         if isinstance(item, Node):
             return _sum((self.state(s), self.state(s) * s.held) for s in item.op.states(*item.inputs))
         region = item.region if isinstance(item, Call) else item
@@ -70,7 +70,7 @@ class Count:
         return self._states[id(region)]
 
     def cost(self, item: Region | Node | Call, reach: Reach) -> Cost:
-        """FLOPs of what these inputs reach."""
+        """FLOPs of an item, given the reach of its inputs."""
         if isinstance(item, Node):
             forward = self.forward(item)
             backward = _number(item.op.backward(reach.takes, *map(self._known, item.inputs))) if forward else 0
@@ -88,7 +88,7 @@ class Count:
         return _number(node.op.flops(*map(self._known, node.inputs)))
 
     def kept(self, region: Region, takes: Takes) -> int:
-        """Bytes that the gradients of a region read again, but for its inputs."""
+        """Bytes that the gradients of a region read again, without its inputs."""
         key = (id(region), takes)
         if key not in self._kept:
             gradients = self.flows.gradients
@@ -99,18 +99,18 @@ class Count:
         return self._kept[key]
 
     def bytes(self, value: Value) -> int:
-        """Of a value, or a weight."""
+        """Bytes of a value or a weight."""
         return _volume(value.shape, self.sizes) * self._width(value.dtype)
 
     def size(self, size: Size) -> int:
-        """The number that it stands for."""
+        """The value of a size."""
         return evaluate(size, self.sizes)
 
     def _known(self, value: Value | None) -> Value | None:
         return value and replace(value, shape=tuple(evaluate(size, self.sizes) for size in value.shape))
 
     def state(self, state: State) -> int:
-        """Bytes of a state behind the call."""
+        """Bytes of a state after the call."""
         return _volume(state.shape, self.after) * self._width(state.dtype)
 
     def _width(self, dtype: str) -> int:

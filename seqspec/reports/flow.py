@@ -1,4 +1,4 @@
-"""What the values of a region depend on: an input that is new in every call, and weights that take a gradient."""
+"""Which values of a region depend on inputs that are new in every call, and which take a gradient."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from seqspec.ops.gradients import Gradients, Takes
 
 
 class Reach(NamedTuple):
-    """Of the inputs of a region or an item: which are late, new in every call; and which take a gradient."""
+    """Which inputs of a region or an item are late, that is new in every call, and which take a gradient."""
 
     late: tuple[bool, ...]
     takes: Takes
 
     @classmethod
     def of(cls, graph: Graph, root: Region) -> Reach:
-        """Of the inputs of a whole graph: of those none takes a gradient."""
+        """For the inputs of a whole graph, none of which takes a gradient."""
         return cls(tuple(v.name not in graph.once for v in root.inputs), (False,) * len(root.inputs))
 
 
 class Flow(NamedTuple):
-    """The same of every value of a region, by name."""
+    """The same for every value of a region, by name."""
 
     late: dict[str, bool]
     takes: dict[str, bool]
 
 
 class Flows:
-    """Answers for regions, each once for what reaches it."""
+    """Flows of regions, each computed once for the same reach of its inputs."""
 
     def __init__(self) -> None:
         self.gradients = Gradients()
         self._late: dict[tuple[int, tuple[bool, ...]], dict[str, bool]] = {}
 
     def inside(self, region: Region, reach: Reach) -> Flow:
-        """What reaches the values of a region."""
+        """The flow of a region's values, given the reach of its inputs."""
         return Flow(self._late_in(region, reach.late), self.gradients.flow(region, reach.takes))
 
     def of(self, item: Node | Call, flow: Flow) -> Reach:
-        """What reaches the inputs of an item."""
+        """The reach of an item's inputs, given the flow of its region."""
         return Reach(_late(item, flow.late), self.gradients.of(item, flow.takes))
 
     def _late_in(self, region: Region, late: tuple[bool, ...]) -> dict[str, bool]:

@@ -1,11 +1,11 @@
-"""How costs grow: `n² d + n d²`. Every op's cost is counted again where one thing at a time is larger, and what it is
-multiplied by says its power.
+"""How costs grow: `n² d + n d²`. Every op's cost is counted again with one size at a time enlarged, and the factor by
+which the cost grows gives the power of that size.
 
-In a graph sizes are numbers, and 64 may be a width or a count of classes. So what grows is grown in the spec, where a
-size has a name: n and m are the lengths, d is every width (of a model, a feed-forward layer, a state), h the heads at
-equal widths, V the vocabulary, s the side of an image, k the keys that a low-rank attention leaves. Sizes that have no
-letter stay as they are. All are huge, so that the power of a sum is that of its largest term. Masks say themselves what
-a query sees: all, a window w, global tokens g, blocks b, a prefix p.
+In a graph sizes are numbers, and 64 may be a width or a number of classes. So sizes are enlarged in the spec, where
+they have names: n and m are the lengths, d is every width (of a model, a feed-forward layer, a state), h the heads at
+equal widths, V the vocabulary, s the side of an image, k the keys that are left in low-rank attention. Sizes without a
+letter stay as they are. All are huge, so that the power of a sum is that of its largest term. Masks themselves tell
+what a query sees: everything, a window w, global tokens g, blocks b, a prefix p.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _ITSELF = Band(0, 0)
 
 
 class Leaf(NamedTuple):
-    """A number that is one product of sizes, or nearly so, and the letters of its mask."""
+    """A number that is a single product of sizes, at least nearly, and the letters of its mask."""
 
     number: int
     seen: frozenset[str] = frozenset()
 
 
 class Leaves(NamedTuple):
-    """Of one place: FLOPs of its ops, bytes that are kept, bytes of state."""
+    """The numbers of one place: FLOPs of its ops, kept bytes, bytes of state."""
 
     flops: list[Leaf]
     kept: list[Leaf]
@@ -52,14 +52,14 @@ class Leaves(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """How the costs of every place of a model grow, in order, and those of all together."""
+    """The growth of every place of a model, in order, and that of the whole model."""
 
     places: list[Growth]
     whole: Growth
 
 
 def growth(model: Model) -> Grown:
-    """Of a model."""
+    """The growth of a model's costs, place by place and in total."""
     resolved = model.resolved()
     found = letters(resolved)
     large = {letter: _LARGE.get(letter, 1) for letter in found}
@@ -80,7 +80,7 @@ def growth(model: Model) -> Grown:
 
 
 def _said(flops: set[Term], kept: set[Term], state: set[Term]) -> Growth:
-    # of FLOPs, what linear attention costs is seen beside its maps, though it is less
+    # FLOPs of linear attention are shown beside those of its maps, although they are fewer
     return Growth(shown(flops, heads=True), shown(kept), shown(state))
 
 
@@ -93,7 +93,7 @@ def _terms(leaves: list[Leaf], grown: Mapping[str, list[Leaf]]) -> Iterator[Term
 
 
 class _Measure:
-    """Numbers op by op, a region once."""
+    """Numbers of every op; those of a region are computed once."""
 
     def __init__(self, count: Count) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""How much memory a forward pass works in: the values alive at once, each until it is last read."""
+"""The working memory of a forward pass: the values alive at once, each until it is last read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from seqspec.reports.count import Count
 
 
 class Live:
-    """Peaks of regions, each found once. What an op makes for itself alone is not seen."""
+    """Peaks of regions, each computed once. Temporary values inside an op are not counted."""
 
     def __init__(self, count: Count) -> None:
         self.count = count
         self._peaks: dict[int, int] = {}
 
     def peak(self, item: Region | Node | Call) -> int:
-        """The most bytes alive at once inside, its inputs left out, its outputs among them."""
+        """The most bytes alive at once inside an item, including its outputs but not its inputs."""
         if isinstance(item, Node):
             return 0 if item.op.view else sum(map(self.count.bytes, item.outputs))
         region = item.region if isinstance(item, Call) else item
@@ -37,7 +37,7 @@ class Live:
 
 
 def _last_reads(region: Region) -> dict[str, int]:
-    """The item that reads each value last, through whatever shows it; outputs are read behind all items."""
+    """The number of the item that reads each value last, directly or as a view; outputs are read after all items."""
     shown: dict[str, str] = {}
     last: dict[str, int] = {}
 

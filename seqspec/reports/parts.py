@@ -15,7 +15,7 @@ from seqspec.reports.live import Live
 
 
 class Growth(NamedTuple):
-    """How FLOPs, what the backward pass reads again, and the state of a part grow: `n² d + n d²`."""
+    """How a part's FLOPs, the values that its backward pass reads again, and its state grow: `n² d + n d²`."""
 
     flops: str = ""
     kept: str = ""
@@ -24,11 +24,11 @@ class Growth(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One line: a part under its name, or `count` equal layers that follow each other, each with these numbers.
+    """One line: a named part, or `count` equal layers in a row, each with these numbers.
 
-    `train_flops` are a forward and a backward pass. `kept_bytes` are what the backward pass reads again, of which a
-    layer makes `inside_bytes` again where it is `checkpointed`, as layers that follow an equal one or are followed by
-    one can be; `working_bytes` a forward pass has alive at once.
+    `train_flops` are those of a forward and a backward pass. `kept_bytes` are read again by the backward pass; of them
+    a `checkpointed` layer, one among equal layers in a row, computes `inside_bytes` again. `working_bytes` are alive at
+    once in a forward pass.
     """
 
     name: str
@@ -47,16 +47,16 @@ class Part:
 
 
 class Place(NamedTuple):
-    """An item of the root or of a stack, and what was found on the way to it."""
+    """An item of the root or of a stack, with its place in the model."""
 
     name: str
     item: Node | Call
     reach: Reach
-    kept: list[Value]  # of what it makes, beside what a call keeps inside
+    kept: list[Value]  # its outputs that are kept, without values kept inside a call
     is_loss: bool
 
     def part(self, count: Count, live: Live, growth: Growth, checkpointed: bool) -> Part:
-        """What it has and does."""
+        """The numbers of this place."""
         cost, takes = count.cost(self.item, self.reach), self.reach.takes
         what = self.item.region.name if isinstance(self.item, Call) else type(self.item.op).__name__
         if isinstance(self.item, Node) and isinstance(self.item.op, Pool):
@@ -79,12 +79,12 @@ class Place(NamedTuple):
 
 
 def places(count: Count, root: Region, reach: Reach, losses: int) -> Iterator[Place]:
-    """Everything at the root and in the stacks; items of the root from number `losses` on are of training alone."""
+    """All items of the root and of the stacks; those of the root from number `losses` on only serve training."""
     yield from _places(count, root, reach, "", {}, losses)
 
 
 def parts(count: Count, found: Iterable[Place], growth: Iterable[Growth]) -> Iterator[Part]:
-    """Those that own, compute or keep something. Calls of one region in a row are one: `decoder.layers.0-11`."""
+    """The parts that own, compute or keep something. Successive calls of one region are one: `decoder.layers.0-11`."""
     live, found = Live(count), list(found)
     regions = [id(place.item.region) if isinstance(place.item, Call) else 0 for place in found]
     run: list[Part] = []
@@ -106,7 +106,7 @@ def parts(count: Count, found: Iterable[Place], growth: Iterable[Growth]) -> Ite
 def _places(
     count: Count, region: Region, reach: Reach, scope: str, also: Mapping[str, Value], losses: int
 ) -> Iterator[Place]:
-    """`also` is what the caller keeps of the outputs of this region, by their names in it."""
+    """All places below a region. `also` are its outputs that the caller keeps, by their names in the region."""
     flow = count.flows.inside(region, reach)
     kept = _kept(count, region, reach.takes, also)
     for number, item in enumerate(region.items):
@@ -120,7 +120,7 @@ def _places(
 
 
 def _kept(count: Count, region: Region, takes: Takes, also: Mapping[str, Value]) -> list[list[Value]]:
-    """For each item of a region, what is kept of what it makes."""
+    """For each item of a region, its outputs that are kept."""
     found: list[list[Value]] = [[] for _ in region.items]
     for number, value in count.flows.gradients.kept(region, takes).values:
         found[number].append(value)
@@ -135,7 +135,7 @@ def _inside(count: Count, item: Node | Call, takes: Takes) -> int:
 
 
 def _made_inside(count: Count, item: Node | Call, takes: Takes) -> int:
-    """Bytes that a call keeps besides what it puts out."""
+    """Bytes that a call keeps inside, without its outputs."""
     if isinstance(item, Node):
         return 0
     outputs = count.flows.gradients.kept(item.region, takes).outputs

@@ -1,4 +1,4 @@
-"""A model with all sizes of one letter grown together: every width, or all heads."""
+"""Scales all sizes of a model that have the same letter, such as every width or all numbers of heads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from seqspec.spec.model import Model
 
 
 def scaled(model: Model, factors: Mapping[str, int]) -> Model:
-    """A resolved model whose sizes are multiplied by the factors of their letters."""
+    """A resolved model with its sizes multiplied by the factors of their letters."""
     made = _scaled(model, factors)
     assert isinstance(made, Model)
     return made
 
 
 def letters(model: Model) -> set[str]:
-    """Those that the sizes of a resolved model have."""
+    """The letters of all sizes in a resolved model."""
     return set(_letters(model))
 
 
@@ -53,7 +53,7 @@ def _field(value: Any, letter: Letter | None, factors: Mapping[str, int]) -> Any
 
 
 def _letter(field: FieldInfo) -> Letter | None:
-    """The letter of a field, also of one that may be left out."""
+    """The letter of a field, even if the field is optional."""
     said = [*field.metadata, *_said(field.annotation)]
     return next((item for item in said if isinstance(item, Letter)), None)
 

@@ -1,4 +1,4 @@
-"""The report of a model: in all, and part by part, layers that repeat in one line."""
+"""The report of a model: its totals and its parts, where repeated layers share one line."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Summary:
 
     @property
     def train_flops_checkpointed(self) -> int:
-        """With what layers in a row compute again."""
+        """Training FLOPs including those that checkpointed layers compute again."""
         return self.train_flops + sum(part.count * part.flops for part in self.parts if part.checkpointed)
 
     @property
     def kept_bytes_checkpointed(self) -> int:
-        """Without what layers in a row keep inside, but for the one whose gradients are being computed."""
+        """Kept bytes without those inside checkpointed layers, except in the one whose gradients are being computed."""
         layers = [part for part in self.parts if part.checkpointed]
         inside = sum(part.count * part.inside_bytes for part in layers)
         return self.kept_bytes - inside + max((part.inside_bytes for part in layers), default=0)
@@ -76,9 +76,9 @@ def summarise(
     dtype: str = "float32",
     growth: Grown | None = None,
 ) -> Summary:
-    """The report of a graph at given sizes; `growth` is said where it is given.
+    """The report of a graph at given sizes, with `growth` if it is given.
 
-    `time` is 128 by default, or what a shorter table of positions has room for; `source_time` is the encoder's, and
+    `time` is 128 by default, or less if a table of positions is shorter; `source_time` is the encoder's, and
     `time` by default.
     """
     if time is None:

@@ -1,4 +1,4 @@
-"""Learned tables of positions, which end: a call that is longer is none that a model can run."""
+"""Learned tables of positions, which have an end: a model cannot run a longer call."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from seqspec.ops.time_projection import TimeProjection
 
 
 class Table(NamedTuple):
-    """The time that it is read over, whether behind a past, and how many positions it has."""
+    """The time axis that it is read over, whether after a past, and its number of positions."""
 
     time: Size
     looks_back: bool
     limit: int
 
     def length(self, sizes: Mapping[str, int]) -> int:
-        """How many positions a call of these sizes reads."""
+        """The number of positions that a call of these sizes reads."""
         return evaluate(self.time, sizes) + self.looks_back * sizes[PAST]
 
 
 def tables(region: Region) -> Iterator[Table]:
-    """Every table below a region, once for each time it is read."""
+    """Every table in a region and those below it, once for each time it is read."""
     behind = set()
     for item in region.items:
         if isinstance(item, Call):
@@ -39,7 +39,7 @@ def tables(region: Region) -> Iterator[Table]:
 
 
 def refuse_past_tables(root: Region, sizes: Mapping[str, int]) -> None:
-    """Raises where a call of these sizes reads behind the end of a table."""
+    """SEQ506 if a call of these sizes reads past the end of a table."""
     for table in set(tables(root)):
         length = table.length(sizes)
         if length > table.limit:

@@ -1,4 +1,4 @@
-"""Products of powers of sizes, which of them are the largest, and how they are written."""
+"""Terms, which are products of powers of sizes: which of them dominate, and how they are written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 _ORDER = "nmswgbpkdVh"
-_WITHIN_N = "wgbpk"  # parts of a text, which are at most all of it
+_WITHIN_N = "wgbpk"  # parts of a sequence, so at most n
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Term(NamedTuple):
-    """The power of every letter that has one, in the order in which they are written."""
+    """(letter, power) for every power that is not 0, in the order in which they are written."""
 
     powers: tuple[tuple[str, int], ...]
 
@@ -29,7 +29,7 @@ class Term(NamedTuple):
         return self != other and min(n, d, *(more[letter] for letter in "msV")) >= 0
 
     def without(self, letter: str) -> Term:
-        """The same but for a letter."""
+        """The same term without a letter."""
         return Term(tuple(power for power in self.powers if power[0] != letter))
 
     def __str__(self) -> str:
@@ -39,9 +39,9 @@ class Term(NamedTuple):
 
 
 def shown(terms: Iterable[Term], *, heads: bool = False) -> str:
-    """The largest of them: `n² d + n d²`; `n (w + g) d` where they differ in what a mask shows. Nothing is `0`.
+    """The dominating terms: `n² d + n d²`, or `n (w + g) d` if they differ only in a letter of a mask; `0` if none.
 
-    With `heads` those stay that only fewer heads would bring up to the largest: `n d² + n d²/h`.
+    With `heads`, a term stays that differs from a larger one only in its power of h: `n d² + n d²/h`.
     """
     found = set(terms)
     largest = [term for term in found if not any(_hides(other, term, heads) for other in found)]

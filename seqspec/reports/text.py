@@ -24,7 +24,7 @@ _LETTERS = {
 
 
 def render(summary: Summary) -> str:
-    """Totals, then what all layers of a part have and do, then what one of them does and how that grows."""
+    """Totals, then the numbers of each part with all its layers, then those of a single layer and their growth."""
     sizes = ", ".join(f"{name} {number:,}" for name, number in summary.sizes.items())
     lines = [summary.name, f"  {summary.dtype}; {sizes}", ""]
     width = max(len(name) for name, _ in _totals(summary))
@@ -57,7 +57,7 @@ def _totals(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _counted(summary: Summary) -> Iterator[tuple[str, ...]]:
-    """Of all layers of a part, so that columns add up."""
+    """Numbers of all layers of a part together, so that columns add up."""
     split = summary.flops_first != summary.flops
     yield "part", "what", "parameters", "FLOPs", "train step"
     for part in summary.parts:
@@ -67,7 +67,7 @@ def _counted(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 
 def _grown(summary: Summary) -> Iterator[tuple[str, ...]]:
-    """Of one layer; where nothing grows there is nothing to say."""
+    """Numbers of one layer, without parts in which nothing grows."""
     yield "of one", "kept", "state", "FLOPs grow as", "kept", "state"
     for part in summary.parts:
         if part.train_flops or part.kept_bytes or part.state_bytes:
@@ -84,7 +84,7 @@ def _legend(summary: Summary) -> Iterator[str]:
 
 
 def _aligned(rows: list[tuple[str, ...]], numbers: range) -> Iterator[str]:
-    """Numbers to the right, words to the left."""
+    """Numbers aligned to the right, words to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

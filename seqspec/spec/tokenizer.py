@@ -1,4 +1,4 @@
-"""The tokenizer that a spec names: found, read without its library, and compared with the model's vocabularies."""
+"""Finds the tokenizer that a spec names, reads it without its library, and compares it with a model's vocabularies."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _SAVED = 'save it with the tokenizers library: `tokenizer.save("tokenizer.json")
 
 @dataclass(frozen=True)
 class TokenizerFile:
-    """What a compiled folder keeps of a tokenizer."""
+    """A tokenizer in a compiled folder: its file and the ids that end and start a text."""
 
     content: bytes
     eos_id: int | None
     start_id: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """What the manifest says of it; its hash stands among the files."""
+        """The manifest's entry; its hash is among those of the files."""
         ids = {"eos_id": self.eos_id, "start_id": self.start_id}
         return {"file": NAME} | {name: one for name, one in ids.items() if one is not None}
 
 
 def find(document: Document) -> str:
-    """The real path of the file that a document names, relative to the spec that names it; or `files.Refused`."""
+    """The real path of the file that a document names, relative to the spec that names it; raises `files.Refused`."""
     written = document.data["tokenizer"]
     path = ("tokenizer", "file") if isinstance(written, dict) else ("tokenizer",)
     name = written["file"] if isinstance(written, dict) else written
     assert isinstance(name, str)
     here = document.span(path)[0]
-    file = here if os.path.isfile(here) else document.file  # one that --set names stands nowhere
+    file = here if os.path.isfile(here) else document.file  # a name from --set has no file of its own
     if not os.path.isfile(file):
         raise files.Refused("SEQ036", "`tokenizer` needs a spec that is a file", "save this spec to a file")
     root, folder = (os.path.realpath(os.path.dirname(one) or ".") for one in (document.file, file))
@@ -49,7 +49,7 @@ def find(document: Document) -> str:
 
 
 def check(model: Model, path: str) -> Findings:
-    """What is wrong with the tokenizer of a model, which lies at a real path."""
+    """Findings about a model's tokenizer, whose file has the given real path."""
     tokenizer = _of(model)
     known = vocabulary(files.read(path, tokenizer.file, limit=MAX_BYTES))
     if not known:
@@ -74,11 +74,11 @@ def check(model: Model, path: str) -> Findings:
 
 
 def vocabulary(content: bytes) -> dict[str, int]:
-    """Token -> id, added tokens included, of a `tokenizer.json`; nothing where it is none."""
+    """{token: id} of a `tokenizer.json`, with added tokens; empty if it is not one."""
     try:
         data = json.loads(content)
         tokens = data["model"]["vocab"]
-        # of a Unigram model a list of tokens with their scores
+        # a Unigram model has a list of tokens with their scores
         found = dict(tokens) if isinstance(tokens, dict) else {token: n for n, (token, _) in enumerate(tokens)}
         found |= {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -87,7 +87,7 @@ def vocabulary(content: bytes) -> dict[str, int]:
 
 
 def kept(model: Model) -> TokenizerFile | None:
-    """The tokenizer of a checked model, as folders keep it."""
+    """The tokenizer of a checked model, for its folder."""
     if model.tokenizer is None:
         return None
     tokenizer = _of(model)
@@ -97,12 +97,12 @@ def kept(model: Model) -> TokenizerFile | None:
 
 
 def contents(tokenizer: TokenizerFile | None) -> dict[str, bytes]:
-    """The file of a folder, by its name."""
+    """{name: content} of the tokenizer's file in a folder."""
     return {} if tokenizer is None else {NAME: tokenizer.content}
 
 
 def beside(model: Model) -> Model:
-    """The model as a folder's own spec says it, with the copy beside it."""
+    """The model with the tokenizer's copy in its folder, for the spec of that folder."""
     if model.tokenizer is None:
         return model
     return model.model_copy(update={"tokenizer": _of(model).model_copy(update={"file": NAME})})
@@ -114,7 +114,7 @@ def _of(model: Model) -> Tokenizer:
 
 
 def _vocabularies(model: Model) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Where a size of a vocabulary is written, and the size."""
+    """(path, size) of every vocabulary size in a model."""
     for name, stack in model.stacks.items():
         if isinstance(stack.input, Tokens) and stack.input.vocab_size is not None:
             yield (name, "input", "vocab_size"), stack.input.vocab_size

@@ -28,7 +28,7 @@ LEFT_OUT = ("embeddings.position_ids", "pooler.*")
 
 
 def read(config: Config, tensors: Mapping[str, Tensor], head: dict[str, Any] | None) -> Imported:
-    """BertModel, and its `head` where a sentence model says one."""
+    """BertModel, with the `head` of a sentence model if there is one."""
     if head is None and config.architecture() not in (None, "BertModel"):
         hint = "save the encoder alone: AutoModel.from_pretrained(DIR).save_pretrained(OTHER)"
         raise config.refuse(f"the head of {config.architecture()} cannot be expressed", hint)

@@ -10,8 +10,8 @@ from seqspec.diagnostics import CompileError, quoted
 
 MAX_BYTES = 16_000_000
 
-# What `transformers` writes into any config and no forward pass depends on. Token ids are the generation's, and the
-# tokenizer's; initialisation, precision and caching change no formula.
+# Keys that `transformers` writes into any config and that no forward pass depends on. Token ids only serve generation
+# and the tokenizer; initialisation, precision and caching change no formula.
 NEUTRAL = frozenset(
     """
     _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path architectures bad_words_ids
@@ -38,9 +38,9 @@ ACTIVATIONS = {
 
 
 class Config:
-    """Reads keys of a config and, on `close`, refuses it for the keys that nobody read.
+    """Reads keys of a config; `close` refuses the config if it has keys that were not read.
 
-    Old files leave keys out, and then mean their class's default: every reader takes it.
+    Old files omit keys, which then have their class's default: every reader takes that default.
     """
 
     def __init__(self, data: dict[str, Any], file: Path) -> None:
@@ -55,7 +55,7 @@ class Config:
         return value
 
     def number(self, key: str, default: float) -> float:
-        """A number that is not negative."""
+        """A finite number that is not negative."""
         value = self._get(key, default)
         if type(value) not in (int, float) or not 0 <= value < float("inf"):
             raise self.refuse(f"`{key}` is {quoted(value)}, not a number from 0 up")
@@ -69,7 +69,7 @@ class Config:
         return value
 
     def table(self, key: str) -> dict[str, Any]:
-        """A mapping; empty where there is none."""
+        """A mapping; empty if the key is absent."""
         value = self._get(key, {})
         if not isinstance(value, dict):
             raise self.refuse(f"`{key}` is {quoted(value)}, not a mapping")
@@ -83,17 +83,17 @@ class Config:
         return ACTIVATIONS[value]
 
     def must_be(self, key: str, value: object) -> None:
-        """A key with one value that the language can express; absent, it has that value."""
+        """Refuses any value but the only one that the language can express, which an absent key has too."""
         found = self._get(key, value)
         if found != value or type(found) is not type(value):
             raise self.refuse(f"`{key}` is {quoted(found)}; only {quoted(value)} can be expressed")
 
     def without_effect(self, *keys: str) -> None:
-        """Keys that this family's forward pass does not read."""
+        """Marks keys as read that this family's forward pass does not use."""
         self._read.update(keys)
 
     def pad_id(self, vocab_size: int, default: int | None) -> dict[str, int]:
-        """`{pad_id: …}`, or nothing where padding has no id of its own (-1, beyond the table, or an end of text)."""
+        """`{pad_id: …}`, or {} if padding has no id of its own (-1, outside the table, or the end of a text)."""
         value = self.data.get("pad_token_id", default)
         ends = self.data.get("eos_token_id")
         taken = [self.data.get("bos_token_id"), *(ends if isinstance(ends, list) else [ends])]
@@ -101,12 +101,12 @@ class Config:
         return {"pad_id": value} if own and value is not None else {}
 
     def architecture(self) -> str | None:
-        """The class that was saved."""
+        """The name of the class that was saved."""
         names = self.data.get("architectures")
         return str(names[0]) if isinstance(names, list) and names else None
 
     def close(self) -> None:
-        """Refuses what was not read. A null is the absence of a setting."""
+        """Refuses keys that were not read; a null counts as absent."""
         unread = [key for key, value in self.data.items() if key not in self._read and value is not None]
         if unread:
             shown = ", ".join(quoted(key) for key in unread[:5])
@@ -122,7 +122,7 @@ class Config:
 
 
 def read_json(file: Path) -> Any:
-    """Parsed JSON of a bounded size; the constants JSON does not have are refused."""
+    """Parsed JSON of a bounded size; constants that are not JSON, such as NaN, are refused."""
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ValueError(f"it is larger than {MAX_BYTES} bytes")

@@ -23,7 +23,7 @@ MODULES = {
     "lm_head": "head",
 }
 MASK_BUFFERS = ("h.*.attn.bias", "h.*.attn.masked_bias")
-SUMMARY = (  # of a multiple-choice head
+SUMMARY = (  # settings of a multiple-choice head
     "summary_type",
     "summary_use_proj",
     "summary_activation",
@@ -33,7 +33,7 @@ SUMMARY = (  # of a multiple-choice head
 
 
 def read(config: Config, tensors: Mapping[str, Tensor], head: dict[str, Any] | None) -> Imported:
-    """GPT2LMHeadModel; GPT2Model where no language model head was saved."""
+    """GPT2LMHeadModel, or GPT2Model if no language model head was saved."""
     spec = {"decoder": _decoder(config)} | language_model_head(config, "GPT2Model", True, head)
     config.without_effect("n_ctx", "reorder_and_upcast_attn", *SUMMARY)
     config.close()
@@ -72,7 +72,7 @@ def _block(config: Config, width: int) -> list[dict[str, Any]]:
 
 
 def _as_linear(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """GPT-2 keeps its maps as x W, so W is transposed, and query, key and value in one, so that is split."""
+    """Transposes W, as GPT-2 computes x W, and splits its joint projection into query, key and value."""
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         linear = tensor.transposed() if name.endswith("_proj.weight") else tensor

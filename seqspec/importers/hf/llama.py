@@ -26,7 +26,7 @@ MODULES = {
     "lm_head": "head",
 }
 FREQUENCY_BUFFERS = ("layers.*.self_attn.rotary_emb.inv_freq",)
-# parameters of a scaling, as `transformers` and as the language name them
+# {kind of scaling: {a parameter's name in `transformers`: its name in the language}}
 SCALINGS: dict[str, dict[str, str]] = {
     "linear": {"factor": "factor"},
     "llama3": {
@@ -39,9 +39,9 @@ SCALINGS: dict[str, dict[str, str]] = {
 
 
 def read(config: Config, tensors: Mapping[str, Tensor], head: dict[str, Any] | None) -> Imported:
-    """LlamaForCausalLM; LlamaModel where no language model head was saved."""
+    """LlamaForCausalLM, or LlamaModel if no language model head was saved."""
     spec = {"decoder": _decoder(config)} | language_model_head(config, "LlamaModel", False, head)
-    # the table of angles has no end: a longest length is advice. pretraining_tp only splits the same products
+    # rotary positions have no table that ends: a maximal length is advice. pretraining_tp only splits the same products
     config.without_effect("max_position_embeddings", "pretraining_tp")
     config.close()
     untied = spec.get("head") == {"kind": "lm"}
@@ -90,7 +90,7 @@ def _attention(config: Config, width: int) -> dict[str, Any]:
 
 
 def _rope(config: Config) -> dict[str, Any]:
-    """`rope_parameters` holds all; before it, `rope_theta` and `rope_scaling` stood side by side."""
+    """Reads `rope_parameters`, or in older files `rope_theta` and `rope_scaling`."""
     given = config.table("rope_parameters") or config.table("rope_scaling")
     config.without_effect("rope_parameters", "rope_scaling")
     theta = given.get("rope_theta", config.number("rope_theta", 10000.0))

@@ -11,7 +11,7 @@ from seqspec.diagnostics import CompileError, quoted
 from seqspec.importers.hf.config import Config
 from seqspec.importers.weights import FLOATS, Tensor
 
-_OLD_LEAVES = {"gamma": "weight", "beta": "bias"}  # how TensorFlow named a norm's; old BERT files still do
+_OLD_LEAVES = {"gamma": "weight", "beta": "bias"}  # TensorFlow's names for a norm's parameters, as in old BERT files
 
 
 def renamed(
@@ -20,7 +20,7 @@ def renamed(
     """The tensors under the language's names.
 
     `modules` maps module paths, `*` standing for a layer's number on both sides; `prefix` may precede any name.
-    `left_out` are patterns of names that carry nothing the spec describes. Any other name is refused.
+    `left_out` are patterns of names that have no counterpart in the spec. Any other name is refused.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -41,7 +41,7 @@ def renamed(
 
 
 def dropout(*, input: float = 0, residual: float = 0, attention: float = 0) -> dict[str, Any]:
-    """A stack's `dropout`, or nothing where none acts."""
+    """A stack's `dropout`, or {} if all rates are 0."""
     rates = {"input": input, "residual": residual, "attention": attention}
     acting = {key: rate for key, rate in rates.items() if rate}
     if acting and input == residual and not attention:
@@ -50,7 +50,7 @@ def dropout(*, input: float = 0, residual: float = 0, attention: float = 0) -> d
 
 
 def language_model_head(config: Config, base: str, tied: bool, sentence_head: dict[str, Any] | None) -> dict[str, Any]:
-    """`{head: …}` of a decoder: the sentence model's, else the language model's; nothing where the `base` was saved."""
+    """`{head: …}` of a decoder: that of a sentence model, else of the language model; {} if the `base` was saved."""
     architecture = config.architecture()
     tied = config.flag("tie_word_embeddings", tied)
     if sentence_head:

@@ -18,7 +18,7 @@ POOLS = {
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where the transformer of a sentence model lies: the folder itself, or one inside it."""
+    """The folder of a sentence model's transformer: the given folder itself, or one inside it."""
     modules = _modules(folder)
     return _inside(folder, modules[0]) if modules else folder
 
