@@ -49,9 +49,9 @@ class Projected(Single):
     name: Name | None = None
     """Names its parameters; its kind by default."""
     heads: HeadCount
-    """The number of query heads."""
+    """The number of query heads. It must divide `d_model` unless `head_dim` is given."""
     kv_heads: HeadCount | None = None
-    """The number of key/value heads, each shared by a group of query heads: 1 is multi-query. `heads` by default."""
+    """The number of key/value heads; it must divide `heads`, its default. Query heads share them: 1 is multi-query."""
     head_dim: HeadWidth | None = None
     """Channels of queries and keys per head; d_model / heads by default. heads · head_dim need not be d_model."""
     value_dim: HeadWidth | None = None

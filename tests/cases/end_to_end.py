@@ -21,9 +21,9 @@ PLAIN_NORM = "{kind: rmsnorm, eps: 1.0e+8}"
 class Both:
     """One spec as a PyTorch model and as a Session."""
 
-    def __init__(self, spec: str, weights: Arrays, folder: Path, *, dtype: str = "float32") -> None:
+    def __init__(self, spec: str, weights: Arrays, folder: Path, **options: Any) -> None:
         self.model = in_torch(spec, weights)
-        self.path = seqspec.to_onnx(named(spec), folder / "out", weights=self.model.state_dict(), dtype=dtype)
+        self.path = seqspec.to_onnx(named(spec), folder / "out", weights=self.model.state_dict(), **options)
         self.session = seqspec.Session(self.path)
 
     def run(self, inputs: Arrays, state: tuple[Any, Any] | None = None) -> list[dict[str, Array]]:
@@ -73,6 +73,11 @@ def torch_step(model: torch.nn.Module, inputs: Arrays, state: Any = None) -> tup
         out = model(**given, **({} if state is None else {"state": state}))
     values = {k: v.double().numpy() for k, v in out._asdict().items() if isinstance(v, torch.Tensor)}
     return values, getattr(out, "state", None)
+
+
+def weights_of(out: Arrays) -> Array:
+    """The attention weights [B, H, T, S] of the first layer that returns them."""
+    return next(array for name, array in out.items() if name.startswith("attentions"))
 
 
 def close(got: Array, want: Any, tolerance: float = 1e-5) -> bool:

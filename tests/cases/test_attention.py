@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from end_to_end import PLAIN_NORM, Both, Heads, agree, close, gen, named, torch_step
+from end_to_end import PLAIN_NORM, Both, Heads, agree, close, gen, in_torch, named, torch_step, weights_of
 
 import seqspec
 
@@ -17,6 +17,27 @@ V = [[-0.7568, -0.9999], [-0.7728, -0.1822], [0.4941, 0.938], [0.9407, 0.501], [
 BIG_Q = [[7.8836, 6.9057], [2.6799, -2.8063], [-6.9726, -7.8596]]
 BIG_K = [[3.419, -2.0443], [-6.5462, -7.9693], [-5.6443, -0.6647]]
 ONE = Heads(1, 2)
+
+
+@pytest.mark.parametrize("keys", ["", "return_weights: true"])
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_01_a_query_that_may_attend_to_nothing_gives_zeros(target: str, keys: str, tmp_path: Path) -> None:
+    """Among others that may: theirs are as without it, and so are the gradients."""
+    features, keep = ONE.features([Q[:3]], [K[:3]], [V[:3]]), np.array([[[1, 0, 0], [1, 1, 0], [0, 0, 0]]])
+    spec = ONE.spec("encoder", f"mask: {{kind: given, name: keep}}, {keys}")
+    both = Both(spec, ONE.weights("encoder"), tmp_path, target=target)
+    for out in both.run({"features": features, "keep": keep}):
+        want = [[-0.7568, -0.9999], [-0.7643550617, -0.613789127], [0, 0]]
+        agree(ONE.attended(out["last_hidden_state"], features)[0], want, not_=[*want[:2], [np.nan] * 2])
+        if keys:
+            agree(weights_of(out)[0, 0], [[1, 0, 0], [0.5278086425, 0.4721913575, 0], [0, 0, 0]])
+            assert not weights_of(out)[0, 0][keep[0] == 0].any()
+    given = torch.tensor(features, dtype=torch.float32, requires_grad=True)
+    out = both.model.train()(features=given, keep=torch.tensor(keep)).last_hidden_state
+    out[0, :2, :2].sum().backward()
+    assert given.grad is not None
+    assert given.grad.isfinite().all()
+    agree(given.grad[0, :, 4:], [[1.527808642] * 2, [0.4721913575] * 2, [0, 0]])
 
 
 def test_01_a_sequence_of_padding_gives_the_bias(tmp_path: Path) -> None:
@@ -88,20 +109,44 @@ def test_07_padding_is_said_one_way(tmp_path: Path) -> None:
             both.session.run(additive | {"features": features.astype(np.float32)})
 
 
+@pytest.mark.parametrize("kind", [np.bool_, np.int64])
+def test_07_true_is_kept_in_every_mask(kind: type, tmp_path: Path) -> None:
+    """A mask that is given says what may be seen, as attention_mask does, and joins another."""
+    q = [[1.4782, 1.2948], [0.5025, -0.5262], [-1.3074, -1.4737]]
+    k = [[0.6411, -0.3833], [-1.2274, -1.4942], [-1.0583, -0.1246]]
+    features, real = ONE.features([q], [k], [V[:3]]), np.array([[[1, 1, 0]] * 3], kind)
+    weights = [[0.9512067013, 0.04879329869, 0], [0.5623178674, 0.4376821326, 0], [0.05289992206, 0.9471000779, 0]]
+    output = [[-0.7575806928, -0.9600017197], [-0.7638029141, -0.6420073202], [-0.7719536012, -0.2254562663]]
+    ignored = [[1, 0, 0], weights[1], [0.04429032309, 0.7929570937, 0.1627525833]]
+    given = "{kind: given, name: keep}"
+    for mask, first in ((given, None), (f"{{all: [causal, {given}]}}", ([1, 0, 0], [-0.7568, -0.9999]))):
+        spec = ONE.spec("encoder", f"mask: {mask}, return_weights: true")
+        both = Both(spec, ONE.weights("encoder"), tmp_path / ("joined" if first else "alone"))
+        for out in both.run({"features": features, "keep": real}):
+            agree(weights_of(out)[0, 0], [first[0] if first else weights[0], *weights[1:]], not_=ignored)
+            attended = ONE.attended(out["last_hidden_state"], features)[0]
+            agree(attended, [first[1] if first else output[0], *output[1:]], not_=[[0.4941, 0.938]] * 3)
+        with pytest.raises(TypeError, match="not floats"):
+            torch_step(both.model, {"features": features, "keep": np.where(real, 0, -np.inf)})
+        with pytest.raises(seqspec.RuntimeFault, match="keep"):
+            both.session.run({"features": features.astype(np.float32), "keep": np.where(real, 0, -np.inf)})
+
+
+@pytest.mark.parametrize("keys", ["", "return_weights: true"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_09_masks_in_half_precision(dtype: str, tmp_path: Path) -> None:
+def test_09_masks_in_half_precision(dtype: str, keys: str, tmp_path: Path) -> None:
     features = ONE.features([BIG_Q], [BIG_K], [V[:3]])
     want, tolerance = [[0.0, 0.0], [0.0, 0.0], [0.4941, 0.938]], 2e-3 if dtype == "float16" else 2e-2
     wrong = [[-0.7568, -0.9999], [-0.3452, -0.0814], [0.4941, 0.938]]  # masks as lowest numbers, added in half
     inputs = {"features": features, "attention_mask": np.array([[0, 0, 1]])}
-    both = Both(ONE.spec("decoder"), ONE.weights("decoder"), tmp_path)
-    kept = features * np.array([0, 0, 1])[None, :, None]  # padding enters as zeros
-    out, _ = torch_step(both.model.to(getattr(torch, dtype)), inputs)
-    agree(ONE.attended(out["last_hidden_state"], kept)[0], want, not_=wrong, tolerance=2 * tolerance)
-    if dtype == "float16":
-        half = Both(ONE.spec("decoder"), ONE.weights("decoder"), tmp_path / "half", dtype="float16")
-        y = half.session.run({"features": features.astype(np.float16), "attention_mask": inputs["attention_mask"]})
-        agree(ONE.attended(y["last_hidden_state"], kept)[0], want, not_=wrong, tolerance=2 * tolerance)
+    spec, weights = ONE.spec("decoder", f"residual: none, {keys}"), ONE.weights("decoder")
+    outputs = [torch_step(in_torch(spec, weights).to(getattr(torch, dtype)), inputs)[0]]
+    if dtype == "float16":  # onnxruntime computes no bfloat16 on the CPU
+        session = Both(spec, weights, tmp_path, dtype="float16").session
+        outputs.append(dict(session.run(inputs | {"features": features.astype(np.float16)})))
+    for out in outputs:
+        agree(out["last_hidden_state"][0, :, :2], want, not_=wrong, tolerance=tolerance)
+        assert not keys or np.array_equal(weights_of(out)[0, 0], [[0, 0, 0], [0, 0, 0], [0, 0, 1]])
 
 
 def test_30_which_query_heads_share(tmp_path: Path) -> None:
@@ -165,23 +210,23 @@ WINDOW = [
 ]
 
 
+NORM_FIRST = [-2.149233221, 0.6357103354, -0.08120160669, -0.5838720097]
+NORM_LAST = [-2.196611116, 0.6251650569, -0.2205704014, -0.5579236507]
+NORM_UNSCALED = [-1.464407411, 1.250330114, -0.2757130018, -0.4649363756]
+LEARNED_SCALE = [1.5, 0.5, 0.8, 1.2]
+
+
 @pytest.mark.parametrize(
-    ("place", "right", "wrong"),
+    ("place", "scale", "right", "wrong"),
     [
-        (
-            "before_rotation",
-            [-2.149233221, 0.6357103354, -0.08120160669, -0.5838720097],
-            [-2.196611116, 0.6251650569, -0.2205704014, -0.5579236507],
-        ),
-        (
-            "after_rotation",
-            [-2.196611116, 0.6251650569, -0.2205704014, -0.5579236507],
-            [-2.149233221, 0.6357103354, -0.08120160669, -0.5838720097],
-        ),
+        ("before_rotation", LEARNED_SCALE, NORM_FIRST, NORM_LAST),
+        ("after_rotation", LEARNED_SCALE, NORM_LAST, NORM_FIRST),
+        ("before_rotation", [1] * 4, NORM_UNSCALED, NORM_FIRST),
+        ("after_rotation", [1] * 4, NORM_UNSCALED, NORM_LAST),
     ],
 )
 def test_32_a_norm_of_queries_stands_where_it_is_said(
-    place: str, right: list[float], wrong: list[float], tmp_path: Path
+    place: str, scale: list[float], right: list[float], wrong: list[float], tmp_path: Path
 ) -> None:
     """Row i has a key along channel i at position 0, and none elsewhere: its score is the channel i of the query."""
     spec = f"""
@@ -200,15 +245,14 @@ decoder:
         "decoder.input_proj.weight": one,
         f"{layer}.q_proj.weight": one[:4],
         f"{layer}.k_proj.weight": one[4:],
-        f"{layer}.q_norm.weight": np.array([1.5, 0.5, 0.8, 1.2]),
+        f"{layer}.q_norm.weight": scale,
         f"{layer}.k_norm.weight": np.ones(4),
     }
     features = np.zeros((4, 4, 8))
     features[:, 3, :4] = [1.9709, 1.7264, 0.67, -0.7016]
     features[:, 0, 4:] = np.eye(4)
     for out in Both(spec, weights, tmp_path).run({"features": features}):
-        (weights_BHTS,) = (y for name, y in out.items() if name.startswith("attentions"))
-        weight = weights_BHTS[:, 0, 3]
+        weight = weights_of(out)[:, 0, 3]
         agree(np.log(weight[:, 0] / weight[:, 1]) / 2, right, not_=np.array(wrong))
 
 
@@ -247,10 +291,15 @@ def test_36_the_cap_comes_before_the_mask(tmp_path: Path) -> None:
     masked_first = [[-0.7567274336, -0.9997380727], [-0.7588411713, -0.8925778768], [-0.1393986464, 0.3778057065]]
     uncapped = [[-0.7568, -0.9999], [-0.7568128459, -0.9992434925], [-0.7728, -0.1822]]
     features = ONE.features([BIG_Q], [BIG_K], [V[:3]])
-    both = Both(ONE.spec("decoder", "softcap: 5"), ONE.weights("decoder"), tmp_path)
-    for out in both.run({"features": features}):
-        agree(ONE.attended(out["last_hidden_state"], features)[0], want, not_=masked_first)
-        assert not close(uncapped, want)
+    weights = [[1, 0, 0], [0.8688533817, 0.1311466183, 0], [6.164599216e-05, 0.4999775306, 0.4999608235]]
+    for keys in ("softcap: 5", "softcap: 5, return_weights: true"):  # the second is not one kernel
+        both = Both(ONE.spec("decoder", keys), ONE.weights("decoder"), tmp_path)
+        for out in both.run({"features": features}):
+            agree(ONE.attended(out["last_hidden_state"], features)[0], want, not_=masked_first)
+            if "weights" in keys:
+                agree(weights_of(out)[0, 0], weights)
+                assert not np.triu(weights_of(out)[0, 0], 1).any()
+    assert not close(uncapped, want)
     for cap in (0, -1):
         with pytest.raises(seqspec.SpecError, match="softcap"):
             seqspec.load(named(ONE.spec("decoder", f"softcap: {cap}")))
@@ -300,16 +349,18 @@ def test_37_the_encoders_padding_reaches_cross_attention(tmp_path: Path) -> None
     weights |= {f"{layer}cross_attention.{p}_proj.weight": gen((4, 4), 5 + n, 0.7) for n, p in enumerate("qkvo")}
     both = Both(CROSS, weights, tmp_path)
     padded = {"features": memory, "attention_mask": np.array([[1, 1, 1, 0]])}
-    for encoder in (padded, {"features": memory[:, :3]}):
+    longer = np.concatenate([memory, gen((1, 5, 4), 30, 9.0)], 1)
+    more_padding = {"features": longer, "attention_mask": np.array([[1, 1, 1] + 6 * [0]])}
+    for encoder in (padded, {"features": memory[:, :3]}, more_padding):
         for out in both.run(encoder | {"decoder_features": x}):
-            agree(out["last_hidden_state"][0], want, not_=unmasked, tolerance=2e-5)
+            agree(out["last_hidden_state"][0], want, not_=unmasked)
     state, lengths = None, []
     for t in range(3):
         inputs = {"decoder_features": x[:, t : t + 1]} | (padded if t == 0 else {})
         (one, first), (two, second) = both.step(inputs, state)
         state = (first, second)
         for out in (one, two):
-            agree(out["last_hidden_state"][0, 0], want[t], not_=unmasked[1], tolerance=2e-5)
+            agree(out["last_hidden_state"][0, 0], want[t], not_=unmasked[1])
         keys = [f"past_key_values.0.{side}.key" for side in ("decoder", "encoder")]
         lengths.append([[s[key].shape[2] for key in keys] for s in state])
     assert lengths == [[[n, 4], [n, 4]] for n in (1, 2, 3)]

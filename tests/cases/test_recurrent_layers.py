@@ -116,6 +116,28 @@ FINAL = [
 ]
 
 
+CELL_12 = [
+    [0.1906187422, 0.3331864032, 0.2648763596, 0.006648470724],
+    [-0.3563234077, 0.5262869928, -0.03164988112, 0.09393042065],
+]
+
+
+@pytest.mark.parametrize(("way", "columns"), [("", slice(2)), ("_reverse", slice(2, 4))])
+def test_12_states_of_a_padded_batch(way: str, columns: slice, tmp_path: Path) -> None:
+    """h and c after the last real step; the backward direction is a forward one over the real steps, turned round."""
+    spec = "decoder: {input: {kind: features, size: 3}, layers: [{kind: lstm, hidden_size: 2}]}"
+    parts = {name: LSTM_WEIGHTS[f"encoder.layers.0.lstm.{name}_l0{way}"] for name in ("weight_ih", "weight_hh")}
+    parts |= {name: LSTM_WEIGHTS[f"encoder.layers.0.lstm.{name}_l0{way}"] for name in ("bias_ih", "bias_hh")}
+    both = Both(spec, {f"decoder.layers.0.lstm.{name}_l0": value for name, value in parts.items()}, tmp_path)
+    x = X_12.copy()
+    if way:
+        x[0], x[1, :2] = x[0, ::-1], x[1, 1::-1]
+    inputs = {"features": x, "attention_mask": np.array([[1, 1, 1, 1], [1, 1, 0, 0]])}
+    for _, state in both.step(inputs):
+        agree(state["past_state.0.lstm.c"][:, 0], np.array(CELL_12)[:, columns])
+        agree(state["past_state.0.lstm.h"][:, 0], np.array(FINAL)[:, columns])
+
+
 OUTPUTS_12 = [("concat", "", CONCAT), ("sum", "", SUM), ("concat", "pool", FINAL)]
 
 
@@ -163,19 +185,23 @@ GRU_13 = {
 }
 
 
+@pytest.mark.parametrize("update", ["keep", "write"])
 @pytest.mark.parametrize("reset", ["after", "before"])
-def test_13_where_the_reset_gate_acts(reset: str, tmp_path: Path) -> None:
+def test_13_where_the_reset_gate_acts(reset: str, update: str, tmp_path: Path) -> None:
+    """With `write` z is 1 − z of `keep`: its rows are turned."""
+    z = np.ones(9)
+    z[3:6] = 1 if update == "keep" else -1
     layer, x = "decoder.layers.0.gru.", np.array([[[0.3115, 0.8504], [0.9894, 0.663], [0.0248, -0.6251]]])
     weights = {
-        f"{layer}weight_ih_l0": gen((9, 2), 1),
-        f"{layer}weight_hh_l0": gen((9, 3), 2),
-        f"{layer}bias_ih_l0": gen((9,), 3, 0.5),
-        f"{layer}bias_hh_l0": gen((9,), 4, 0.5),
+        f"{layer}weight_ih_l0": z[:, None] * gen((9, 2), 1),
+        f"{layer}weight_hh_l0": z[:, None] * gen((9, 3), 2),
+        f"{layer}bias_ih_l0": z * gen((9,), 3, 0.5),
+        f"{layer}bias_hh_l0": z * gen((9,), 4, 0.5),
     }
     spec = f"""
 decoder:
   input: {{kind: features, size: 2}}
-  layers: [{{kind: gru, hidden_size: 3, reset: {reset}}}]
+  layers: [{{kind: gru, hidden_size: 3, reset: {reset}, update: {update}}}]
 """
     both = Both(spec, weights, tmp_path)
     h = np.array([[[0.9989, 0.7344, 0.1245]]], np.float32)
@@ -249,12 +275,18 @@ decoder:
         agree(out["last_hidden_state"], started, not_=three)
 
 
+SHAPES_17 = {
+    "features": ["batch_size", "sequence_length", 3],
+    "last_hidden_state": ["batch_size", "sequence_length", 2],
+    "past_state.0.gru.h": ["batch_size", 1, 2],  # of one direction
+    "present_state.0.gru.h": ["batch_size", 1, 2],
+    "attention_mask": ["batch_size", "sequence_length"],
+}
+
+
 def test_17_the_file_declares_no_literal_of_an_example(tmp_path: Path) -> None:
     spec = "seqspec: 1\nname: case\ndecoder: {input: {kind: features, size: 3}, layers: [{kind: gru, hidden_size: 2}]}"
     graph = onnx.load(seqspec.to_onnx(spec, tmp_path / "out") / "model.onnx", load_external_data=False).graph
     for value in (*graph.input, *graph.output):
         axes = [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
-        assert axes[0] == "batch_size", value.name
-        assert not any(axis in (1, 4) for axis in axes[:1]), value.name
-        if value.name in ("features", "last_hidden_state"):
-            assert axes == ["batch_size", "sequence_length", 3 if value.name == "features" else 2]
+        assert axes == SHAPES_17[value.name]
