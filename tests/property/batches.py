@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("none", "right", "left", "holes", "empty row")
 
 @dataclass(frozen=True)
 class Side:
-    """What one stack reads. `by_ids`: padding is told by pad_id, else by a mask, or by nothing where there is none."""
+    """The input of one stack. Padding is told by pad_id if `by_ids`, else by a mask, or by nothing if there is none."""
 
     prefix: str  # of its inputs' names
     length: int
@@ -73,7 +73,7 @@ class Batch:
         return replace(self, inputs={**self.inputs, **inputs})
 
     def rows(self, index: slice) -> Batch:
-        """Some rows alone."""
+        """The batch with some rows only."""
         return replace(
             self,
             size=len(range(self.size)[index]),
@@ -82,7 +82,7 @@ class Batch:
         )
 
     def masked(self) -> Batch:
-        """The same, its padding told by masks in the place of ids."""
+        """The same, with padding given by masks instead of ids."""
         padded = [side.prefix for side in self.sides if f"{side.prefix}pixel_values" not in self.inputs]
         return self.with_inputs(**{f"{prefix}attention_mask": self.real[prefix].astype(np.int64) for prefix in padded})
 
@@ -91,7 +91,7 @@ class Batch:
         return replace(self, inputs={k: v for k, v in self.inputs.items() if not k.endswith("position_ids")})
 
     def columns(self, picked: Mapping[str, Array]) -> Batch:
-        """Of each stack under its prefix these positions; all of a stack that is left out."""
+        """The batch with these positions of each stack, by prefix; stacks that are not named keep all."""
         inputs = dict(self.inputs)
         for name, array in inputs.items():
             at = picked.get(side_of(name, self.sides).prefix)
@@ -105,11 +105,11 @@ class Batch:
         return alone.columns({prefix: real[0] for prefix, real in alone.real.items()})
 
     def without(self, name: str) -> Batch:
-        """The same, an optional input left out."""
+        """The same without an optional input."""
         return replace(self, inputs={k: v for k, v in self.inputs.items() if k != name})
 
     def noise(self, *, wild: bool = False) -> Batch:
-        """Other contents at padding; `wild`: NaN and infinities where there are vectors. Ids keep what pad_id says."""
+        """Other contents at padding, NaN and infinities in vectors if `wild`. Ids stay if pad_id tells the padding."""
         random = np.random.default_rng(self.seed + 1)
         inputs = dict(self.inputs)
         for side in self.sides:
@@ -142,7 +142,7 @@ def side_of(name: str, sides: tuple[Side, ...]) -> Side:
 
 @st.composite
 def inputs(draw: st.DrawFn, spec: Spec) -> Batch:
-    """Sizes 1 to 4, times 1 to 17, every sort of padding, position_ids and token types given or not."""
+    """Batches of 1 to 4 rows of length 1 to 17, with every sort of padding, with and without position_ids and types."""
     resolved = spec.model.resolved()
     size, seed = draw(st.integers(1, 4)), draw(st.integers(0, 2**16))
     sides = []
@@ -171,7 +171,7 @@ def _chunks(draw: st.DrawFn, length: int) -> tuple[int, ...]:
 
 
 def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...], seed: int) -> Batch:
-    """The batch with these sizes, its values from `seed`."""
+    """The batch with these sizes and values from `seed`."""
     random = np.random.default_rng(seed)
     resolved = spec.model.resolved()
     arrays: dict[str, Array] = {}
@@ -223,12 +223,12 @@ def _strides(sides: tuple[Side, ...], model: Model) -> dict[str, int]:
 
 
 def _stride(source: Input) -> int | None:
-    """How many frames of a sound become one position."""
+    """The number of frames of a sound that become one position."""
     return prod(c.stride for c in source.convolutions) if isinstance(source, Audio) else None
 
 
 def shrunk(real: Array, stride: int | None) -> Array:
-    """True at the positions that real tokens become; those of sound are in front."""
+    """True at the positions that come from real tokens; those of sound stand before the padding."""
     if stride is None:
         return real
     return np.arange(-(-real.shape[1] // stride)) < -(-real.sum(1, keepdims=True) // stride)
@@ -257,7 +257,7 @@ def _tell(
 
 
 def _real(random: np.random.Generator, size: int, side: Side) -> Array:
-    """True at real tokens. Every row has one, but for an empty one."""
+    """True at real tokens. Every row has at least one, except an empty row."""
     kept = np.ones((size, side.length), bool)
     lengths = random.integers(1, side.length + 1, size)
     place = np.arange(side.length)
@@ -289,9 +289,9 @@ def _ids(random: np.random.Generator, size: int, side: Side, kept: Array, vocabu
 
 
 def chunk(batch: Batch, shapes: Mapping[str, Shape], start: int, stop: int, first: bool) -> dict[str, Array]:
-    """What a call is given that goes on at `start`: the last stack's inputs cut, the others' on the first call only.
+    """The inputs of a call that continues at `start`: the last stack's, cut, and on the first call those of the others.
 
-    A mask covers past and chunk, or the chunk alone, as its shape says.
+    A mask covers past and chunk, or only the chunk, depending on its shape.
     """
     given: dict[str, Array] = {}
     last = batch.last

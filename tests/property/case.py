@@ -1,4 +1,4 @@
-"""A spec and a batch, and what the properties ask of them: the reference, PyTorch, ONNX. Everything made once."""
+"""A spec and a batch, with their results by the reference, PyTorch and ONNX, each computed once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Case:
     batch: Batch
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How hypothesis shows a failure."""
+        """The text that hypothesis prints for a failure."""
         printer.text(f"\n\n{self.spec.text}\n{self.batch}\n")
 
     @cached_property
@@ -42,7 +42,7 @@ class Case:
 
     @cached_property
     def weights(self) -> dict[str, Array]:
-        """Weights that hide nothing: no zero bias, no norm of ones."""
+        """Random weights that hide no error: no bias is zero, no norm's weight one."""
         random = np.random.default_rng(7)
         found = {}
         for param in self.spec.graph.root.params:
@@ -75,7 +75,7 @@ class Case:
         return self.step(batch.inputs, None, model)[0]
 
     def costs(self, batch: Batch) -> dict[str, float]:
-        """What float32 costs each output of models whose weights are the float32 neighbours of this one's."""
+        """The float32 error of each output, in models whose weights are the float32 neighbours of this one's."""
         random, found = np.random.default_rng(3), dict[str, float]()
         for _ in range(8):
             ends = {n: np.where(random.random(w.shape) < 0.5, -np.inf, np.inf) for n, w in self.weights.items()}
@@ -105,7 +105,7 @@ class Case:
         return frozenset(p.name for p in ports if len(p.shape) == 3 and {TIME, ENCODER_TIME} & names(p.shape[1]))
 
     def chunk(self, batch: Batch, start: int, stop: int, state: object) -> dict[str, Array]:
-        """What a call is given for these positions, after `state` if there is one."""
+        """The inputs of a call for these positions, after `state` if there is one."""
         return batches.chunk(batch, self.shapes, start, stop, not state)
 
     @cached_property
@@ -140,7 +140,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def tensors(inputs: Arrays, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """As PyTorch takes them; `initial_state.0.h` is `initial_state_0_h` there."""
+    """Inputs as PyTorch takes them: `initial_state.0.h` is `initial_state_0_h` there."""
     made = {name.replace(".", "_"): torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()}
     return {name: x.to(dtype) if x.is_floating_point() else x for name, x in made.items()}
 
@@ -151,7 +151,7 @@ def state_of(state: Any) -> dict[str, Any]:
 
 
 class Onnx:
-    """The exported files on onnxruntime, driven here and not by seqspec's own Session."""
+    """The exported files in onnxruntime, driven independently of seqspec's Session."""
 
     def __init__(self, case: Case, *, optimised: bool) -> None:
         options = onnxruntime.SessionOptions()
@@ -186,7 +186,7 @@ class Onnx:
         return {k: v for k, v in made.items() if k not in states}, state | after
 
     def _empty(self, carried: Carried, batch: Batch) -> Array:
-        """The first past: what is given to start from, else zeros."""
+        """The first past: the given initial states, else zeros."""
         known = batches.sizes(batch, past=0)
         kind = np.float32 if carried.dtype == "float" else np.dtype(carried.dtype)
         shape = [evaluate(size, known) for size in carried.shape]

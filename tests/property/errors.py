@@ -1,4 +1,4 @@
-"""How far two sets of outputs are apart."""
+"""Differences between two sets of outputs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def finite(array: Array, what: str) -> None:
 
 
 def same_single(got: Arrays, want: Arrays, exact: Arrays, costs: Costs, what: str = "") -> float:
-    """float32 against float32: 2e-6 of the largest value apart, or no further from `exact` than 4 times `want` is.
+    """Compares float32 with float32: 2e-6 of the largest value, or at most 4 times as far from `exact` as `want`.
 
-    Where that is not enough, luck may have made `want` good: `costs` says what float32 costs models beside this one.
+    If that is not enough, `want` may be accurate by luck: `costs` are the float32 errors of nearby models.
     """
     assert got.keys() == want.keys(), f"{what}: {sorted(got)} are not {sorted(want)}"
     worst = 0.0

@@ -1,4 +1,4 @@
-"""What a property does not ask of some specs, each with its reason. At most five."""
+"""Exemptions of some specs from a property, each with its reason. At most five."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .strategy import Spec
 
 @dataclass(frozen=True)
 class Exemption:
-    """Weights of some specs that `every weight learns` says nothing of."""
+    """Weights of some specs that are exempt from `every weight learns`."""
 
     reason: str
     applies: Callable[[Spec, str], bool]
 
 
 def no_gradient(spec: Spec, weight: str) -> str | None:
-    """Why a weight's gradient may be zero for every batch, or None."""
+    """The reason why a weight's gradient may be zero for every batch, or None."""
     return next((row.reason for row in EXEMPT if row.applies(spec, weight)), None)
 
 

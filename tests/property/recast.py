@@ -1,4 +1,4 @@
-"""Specs made out of drawn ones, so that a property that few of them have is asked of most."""
+"""Specs derived from drawn ones, so that a property that few drawn specs have is tested on most."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def changed(value: Any, change: Change) -> Any:
 
 
 def without_dropout(spec: Spec) -> Spec:
-    """The same without any rate."""
+    """The spec with all dropout rates 0."""
     return Spec(changed(spec.data, lambda plain: {k: v for k, v in plain.items() if k != "dropout"}))
 
 
 def without_order(spec: Spec) -> Spec:
-    """Positions, windows, recurrence and convolutions taken out; a mask is what is given for each pair, or nothing."""
+    """The spec without positions, windows, recurrence and convolutions; a mask is given for each pair, or `none`."""
     return Spec(changed(values(spec.model.resolved()), _unordered))
 
 
@@ -74,7 +74,7 @@ def _unpooled(plain: Plain) -> Plain:
 
 
 def _unrolled(plain: Plain) -> Plain:
-    """A linear layer in the place of a convolution, and of a recurrent layer that reads no other stack."""
+    """A linear layer instead of a convolution, or of a recurrent layer that reads no other stack."""
     state = plain.get("initial_state")
     reads = "attend" in plain or (isinstance(state, dict) and state["kind"] == "bridge")
     if plain.get("kind") not in _ORDERED or reads:

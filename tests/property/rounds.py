@@ -1,4 +1,4 @@
-"""Examples in rounds of ten, the same ones for every property, so that what a case costs is paid once."""
+"""Examples in rounds of ten, the same for every property, so that each case is computed once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Check = Callable[[Case], float | None]
 
 @dataclass(frozen=True)
 class Property:
-    """`check` gives the worst error of a case, None where the property says nothing of it, or raises AssertionError."""
+    """`check` returns the worst error of a case, or None if the property does not apply, or raises AssertionError."""
 
     name: str
     check: Check
@@ -44,7 +44,7 @@ def examples(number: int) -> tuple[Case, ...]:
 
 
 def values(strategy: st.SearchStrategy[T], rounds: int) -> Iterator[T]:
-    """What a strategy draws in so many rounds, each drawn when it is asked for."""
+    """The examples that a strategy draws in so many rounds, each drawn on demand."""
     for number in range(rounds):
         found: list[T] = []
         _run(number, found.append, strategy, Phase.generate)
@@ -52,23 +52,23 @@ def values(strategy: st.SearchStrategy[T], rounds: int) -> Iterator[T]:
 
 
 def hold(prop: Property, number: int, part: slice = ALL) -> int:
-    """Of how many cases of the round, or of a part, it speaks.
+    """The number of cases in the round, or a part of it, that the property applies to.
 
-    Raises for the smallest that it does not hold for, if there is one.
+    Raises for the smallest case for which it does not hold, if there is one.
     """
     count = 0
     for case in examples(number)[part]:
         try:
             count += prop.check(case) is not None
         except Exception as error:
-            error.add_note(f"{case.spec.text}\n{case.batch}")  # as it came, before it is made smaller
+            error.add_note(f"{case.spec.text}\n{case.batch}")  # as drawn, before it is shrunk
             shrink(prop, number)
             raise
     return count
 
 
 def shrink(prop: Property, number: int) -> None:
-    """Draws the round again, makes the first case that fails smaller, and raises with it as YAML."""
+    """Draws the round again, shrinks the first case that fails, and raises with it as YAML."""
 
     def check(case: Case) -> None:
         prop.check(case)
