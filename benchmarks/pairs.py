@@ -1,4 +1,4 @@
-"""Two ways to compute the same, timed in turn: the median of the ratios of CPU time, and where it lies with 95 %."""
+"""Times two ways to compute the same in turn: the median ratio of CPU times, and its 95 % confidence interval."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 Run = Callable[[], Any]
-_LONG = 0.05  # seconds that one turn takes at least, so that the clock's steps do not matter
+_LONG = 0.05  # the least seconds of one turn, so that the clock's resolution does not matter
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """The median, and the order statistics between which it lies with at least 95 %."""
+    """The median, and the order statistics that enclose it with a confidence of at least 95 %."""
     ordered, count = sorted(ratios), len(ratios)
     tail, low = 0.0, 0
     while low < count // 2 and tail + comb(count, low) / 2**count <= 0.025:
@@ -35,7 +35,7 @@ def seconds(run: Run, repeats: int) -> float:
 
 
 def paired(base: Run, others: Mapping[str, Callable[[], Run]], pairs: int, openings: int) -> dict[str, list[float]]:
-    """Ratios to `base` by name, in pairs. Each is opened anew `openings` times: where its memory lies moves a ratio."""
+    """Ratios to `base` by name, in pairs. Each is opened `openings` times, since its place in memory moves a ratio."""
     ratios: dict[str, list[float]] = {name: [] for name in others}
     for _ in range(openings):
         opened = {name: open_() for name, open_ in others.items()}
@@ -55,13 +55,13 @@ def shown(ratios: Sequence[float]) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown."""
+    """A table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def environment() -> str:
-    """The machine, how loaded it is, and what is measured on it."""
+    """The machine, its load, and the versions of what is measured."""
     from importlib.metadata import PackageNotFoundError, version
 
     def versions() -> Iterator[str]:

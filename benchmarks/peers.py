@@ -25,7 +25,7 @@ Export = Callable[[], Any]
 
 
 def seqspec(checkpoint: Path, folder: Path, **options: Any) -> Export:
-    """Our own, from the spec and the weights."""
+    """Our own exporter, from the spec and the weights."""
     import seqspec
     import seqspec.api
     import seqspec.backends.onnx
@@ -130,7 +130,7 @@ EXPORTERS: dict[str, Callable[[Path, Path], Export]] = {
 
 
 def made(name: str, checkpoint: Path, folder: Path, python: str) -> dict[str, float] | str:
-    """What one export cost, or the last line of what went wrong."""
+    """The cost of one export, or the last line of its error."""
     command = [python, __file__, name, str(checkpoint), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -140,7 +140,7 @@ def made(name: str, checkpoint: Path, folder: Path, python: str) -> dict[str, fl
 
 
 def peak(field: str) -> int:
-    """Bytes of memory by the name that the kernel has for them."""
+    """Bytes of memory, by the kernel's name for them."""
     return int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10  # type: ignore[index]
 
 

@@ -32,7 +32,7 @@ def eager(module: torch.nn.Module, work: Work) -> Run:
 
 
 def stepwise(module: torch.nn.Module, work: Work) -> Run:
-    """A decoder behind an encoder, a token a call: what one writes who does not see that the head can wait."""
+    """An encoder-decoder, one token per call, with the head applied in every step, as a simple implementation does."""
     inputs = {name: torch.from_numpy(array) for name, array in work.inputs.items()}
 
     def run() -> Any:
@@ -49,7 +49,7 @@ def stepwise(module: torch.nn.Module, work: Work) -> Run:
 
 
 def of_transformers(module: torch.nn.Module, work: Work) -> Run:
-    """A module of transformers', whose cache is handed in anew each time, since a call appends to it."""
+    """A module of transformers', with a new cache for each call, since a call appends to it."""
     from transformers import DynamicCache
 
     inputs = {name: torch.from_numpy(array) for name, array in work.inputs.items()}
@@ -92,7 +92,7 @@ def of_file(file: Path, work: Work) -> Run:
         "token_type_ids": np.zeros((batch, work.time), np.int64),
     }
     in_place = bool(work.past) and b"GroupQueryAttention" in file.read_bytes()
-    held: list[Any] = []  # onnxruntime keeps no reference to what it reads
+    held: list[Any] = []  # onnxruntime keeps no references to its inputs
     for value in session.get_inputs():
         if value.name in given:
             held.append(np.ascontiguousarray(given[value.name]))

@@ -1,4 +1,4 @@
-"""What is timed: batches of token ids or features, with or without a past, and how many of each row are real."""
+"""The works that are timed: batches of token ids or features, with or without a past, and each row's real length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RAGGED = (128, 17, 90, 64, 128, 33, 101, 77)
 
 @dataclass(frozen=True)
 class Work:
-    """`lengths` are what is real of each row's `time` positions, after `past` cached ones; `model` is which it runs."""
+    """A batch for `model`: `lengths` of each row's `time` positions are real, after `past` cached ones."""
 
     name: str
     model: str

@@ -34,7 +34,7 @@ class Model:
         self.past = 0
 
     def begin(self, inputs: dict[str, Array]) -> None:
-        """The first past: what the encoder makes of its inputs, what is learned, or nothing."""
+        """The first past: computed by the encoder, learned, or empty."""
         made: dict[str, Array] = {}
         for session in self.once:
             made |= run(session, inputs)
@@ -52,7 +52,7 @@ class Model:
         mask = f"{prefix}attention_mask"
         feeds = {f"{prefix}input_ids": ids, **self.state}
         if mask in self.shapes:
-            # of the past too, where attention looks back on it
+            # for the past too, if attention looks back at it
             covered = self.past if PAST in self.shapes[mask][1] else 0
             feeds[mask] = np.ones((len(ids), covered + ids.shape[1]), np.int64)
         made = run(self.every, feeds)
@@ -64,7 +64,7 @@ class Model:
 
 
 def run(session: ort.InferenceSession, feeds: dict[str, Array]) -> dict[str, Array]:
-    """What it gives for those of the feeds that it takes."""
+    """{output: array} of a session, fed with those of the feeds that it takes."""
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, {i.name: feeds[i.name] for i in session.get_inputs()}), strict=True))
 

@@ -1,4 +1,4 @@
-"""English of a kind, as much as one likes: the text that the language model examples are trained on."""
+"""Any amount of simple English: the text that the language model examples are trained on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VOCABULARY = 3 + len(LETTERS)
 
 
 def sentences(seed: int) -> Iterator[str]:
-    """Sentences without end."""
+    """An endless stream of sentences."""
     random = Random(seed)
     while True:
         yield _expand("{sentence}", random)
@@ -31,7 +31,7 @@ def encode(text: str) -> list[int]:
 
 
 def decode(ids: list[int]) -> str:
-    """What the ids say, up to the end."""
+    """The text of ids, up to the end."""
     return "".join(LETTERS[n - 3] for n in (ids[: ids.index(END)] if END in ids else ids) if n >= 3)
 
 

@@ -29,7 +29,7 @@ head: {{kind: classifier, classes: 2, pool: max}}
 
 
 def balanced(random: Random, pairs: int) -> str:
-    """A text of brackets that close."""
+    """A balanced text of brackets."""
     if pairs == 0:
         return ""
     inside = random.randrange(pairs)
@@ -58,7 +58,7 @@ def losses(model: nn.Module, seed: int, rows: int = 64) -> Iterator[Tensor]:
 
 
 def accuracy(session: seqspec.Session, seed: int, rows: int = 500) -> float:
-    """How many other texts the compiled model judges rightly."""
+    """The fraction of new texts that the compiled model classifies correctly."""
     texts, classes = examples(Random(seed), rows)
     logits = session.run({"input_ids": padded(texts).numpy()})["logits"]
     return float(np.mean(logits.argmax(1) == classes))

@@ -49,14 +49,14 @@ def losses(model: nn.Module, seed: int, rows: int = 64) -> Iterator[Tensor]:
 
 
 def backwards(session: seqspec.Session, source: list[list[int]]) -> list[list[int]]:
-    """What the compiled model writes, one letter after the other, each the likeliest."""
+    """The greedy output of the compiled model."""
     made = session.generate(source, decoder_start_id=START, eos_id=END, max_new_tokens=8)
     rows = [[int(n) for n in row] for row in made]
     return [row[: row.index(END)] if END in row else row for row in rows]
 
 
 def accuracy(session: seqspec.Session, seed: int, rows: int = 200) -> float:
-    """How many other words it writes backwards without a mistake."""
+    """The fraction of new words that it reverses without a mistake."""
     source = words(Random(seed), rows)
     return sum(got == word[::-1] for got, word in zip(backwards(session, source), source, strict=True)) / rows
 

@@ -30,7 +30,7 @@ ROWS, WINDOW = 16, 24
 
 
 def windows(seed: int) -> Iterator[Tensor]:
-    """ids[B, T + 1] of texts that go on, the last column being the first of the next window."""
+    """ids[B, T + 1] of continued texts; the last column is the first of the next window."""
     texts = [chain.from_iterable(encode(line + " ") for line in sentences(1000 * seed + row)) for row in range(ROWS)]
     last = torch.tensor([[next(text)] for text in texts])
     while True:
@@ -48,7 +48,7 @@ def losses(model: nn.Module, seed: int) -> Iterator[Tensor]:
 
 
 def evaluate(model: nn.Module, seed: int, count: int = 20, *, carried: bool) -> float:
-    """The loss on other texts, with the state carried from window to window or from nothing each time."""
+    """The loss on new texts, with the state carried from window to window, or reset for each window."""
     state, found = None, []
     with torch.no_grad():
         for _, window in zip(range(count), windows(seed), strict=False):

@@ -1,4 +1,4 @@
-"""What the training examples share: the loop, with clipping and a progress bar, and what is left on disk."""
+"""Shared by the training examples: the loop, with clipping and a progress bar, and the files that are saved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import seqspec
 
 
 def train(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: float, longest: float = 1.0) -> list[float]:
-    """One step of Adam for each loss that `losses` computes; a gradient longer than `longest` is cut to that."""
+    """One step of Adam for each loss that `losses` computes; gradients with a norm above `longest` are scaled to it."""
     optimizer = torch.optim.Adam(model.parameters(), rate)
     history: list[float] = []
     model.train()
@@ -35,7 +35,7 @@ def train(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: float, l
 
 
 def save(model: nn.Module, spec: str | Path, folder: Path) -> seqspec.Session:
-    """`model.safetensors`, which `to_torch(spec, weights=…)` reads again, and the compiled model, opened."""
+    """Saves `model.safetensors`, for `to_torch(spec, weights=…)`, and the compiled model, which is returned opened."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), folder / "model.safetensors")
     path = seqspec.to_onnx(spec, folder / "onnx", weights=folder / "model.safetensors")
@@ -53,12 +53,12 @@ def arguments(doc: str | None, argv: Sequence[str] | None, *, steps: int, **choi
         parser.add_argument(f"--{name}", choices=values, default=values[0])
     parsed = parser.parse_args(argv)
     torch.manual_seed(parsed.seed)
-    torch.set_num_threads(1)  # products this small are slower on several, much slower on a busy machine
+    torch.set_num_threads(1)  # such small products are slower on several threads, especially on a busy machine
     return parsed
 
 
 def padded(rows: Sequence[Sequence[int]], pad_id: int = 0) -> Tensor:
-    """ids[B, T], rows that are shorter filled up on the right."""
+    """ids[B, T], with shorter rows padded on the right."""
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad_id)
 
 
