@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from seqspec.components.base import Activation, Component, Count, Finding, Findings, Width
+from seqspec.components.activations import Activation, activated
+from seqspec.components.base import Component, Count, Finding, Findings, Width
 from seqspec.components.inputs import Around, Input, Owner
 from seqspec.components.norms import Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Value
 from seqspec.ops.conv import Conv1d
-from seqspec.ops.elementwise import Unary
 from seqspec.ops.frames import ChannelsLast, RealFirst, Subsample
 from seqspec.ops.padding import ZeroPadding
 
@@ -85,8 +85,7 @@ class Audio(Input):
                 x = b.add(ZeroPadding(), x, mask)  # a bias is not zero there
             op = Conv1d(channels, convolution.channels, convolution.kernel, convolution.stride, bias=convolution.bias)
             x = b.add(op, x, name=f"convolutions.{n}", hint="x" if convolution.activation == "none" else "")
-            if convolution.activation != "none":
-                x = b.add(Unary(convolution.activation), x, hint="x")
+            x = activated(b, x, convolution.activation, hint="x")
             if convolution.stride > 1:
                 mask = b.add(Subsample(convolution.stride), mask, hint="mask")
             channels = convolution.channels

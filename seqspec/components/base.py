@@ -32,7 +32,6 @@ ProjectedLength = Annotated[Count, Letter("k")]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 TokenId = Annotated[int, Field(ge=0)]
 Residual = Literal["add", "none"]
-Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 Positive = Annotated[float, Field(gt=0)]
 
 

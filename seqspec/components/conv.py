@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Activation, Count, Finding, Findings, Inlet, Name, camel, width_of
+from seqspec.components.activations import Activation, activated
+from seqspec.components.base import Count, Finding, Findings, Inlet, Name, camel, width_of
 from seqspec.components.inherited import Inheritance
 from seqspec.components.layers import BareLayer, Beside, Outputs
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
-from seqspec.ops.elementwise import Unary
 from seqspec.ops.time_conv import TimeConv
 
 
@@ -72,6 +72,4 @@ class ConvLayer(BareLayer):
             width_of(x), self.channels, self.kernel, self.dilation, bool(self.causal), bool(self.bias), stateful
         )
         y = b.add_many(op, inner, mask, name=self.called)[0]
-        if self.activation != "none":
-            y = b.add(Unary(self.activation), y)
-        return Outputs(g.call(b.done(y), scope, *inlet.arguments, hint="x"))
+        return Outputs(g.call(b.done(activated(b, y, self.activation)), scope, *inlet.arguments, hint="x"))

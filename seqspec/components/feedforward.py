@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from seqspec.components.activations import activated
 from seqspec.components.base import Context, Name, Positive, Rate, Residual, Width, width_of
 from seqspec.components.inherited import Inheritance
 from seqspec.components.sublayers import Single
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.dropout import Dropout
-from seqspec.ops.elementwise import Multiply, Unary
+from seqspec.ops.elementwise import Multiply
 from seqspec.ops.linear import Linear
 
 Activation = Literal["none", "relu", "relu2", "gelu", "gelu_tanh", "silu", "sigmoid"]
@@ -57,13 +58,10 @@ class FeedForward(Single):
         up = b.add(Linear(width, self.d_ff, bias, gain), inner, name="up_proj")
         if self.gated:
             gate = b.add(Linear(width, self.d_ff, bias, gain), inner, name="gate_proj")
-            up = b.add(Multiply(), self._activated(b, gate), up)
+            up = b.add(Multiply(), activated(b, gate, self.activation), up)
         else:
-            up = self._activated(b, up)
+            up = activated(b, up, self.activation)
         if self.dropout:
             up = b.add(Dropout(self.dropout), up)
         region = b.done(b.add(Linear(self.d_ff, width, bias, gain), up, name="down_proj"))
         return g.call(region, str(self.name), x)
-
-    def _activated(self, b: Builder, x: Value) -> Value:
-        return x if self.activation == "none" else b.add(Unary(self.activation), x)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seqspec.components.base import Activation, Count, Inlet, Name, Width, camel, width_of
+from seqspec.components.activations import Activation, activated
+from seqspec.components.base import Count, Inlet, Name, Width, camel, width_of
 from seqspec.components.inherited import Inheritance
 from seqspec.components.layers import BareLayer, Beside, Outputs
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
-from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear
 
 
@@ -41,6 +41,4 @@ class LinearLayer(BareLayer):
         inlet = Inlet(b)
         op = Linear(width_of(x), self.size, bool(self.bias))
         y = b.add(op, inlet.take(x, "x"), name=self.called)
-        if self.activation != "none":
-            y = b.add(Unary(self.activation), y)
-        return Outputs(g.call(b.done(y), scope, *inlet.arguments, hint="x"))
+        return Outputs(g.call(b.done(activated(b, y, self.activation)), scope, *inlet.arguments, hint="x"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from seqspec.components.base import Activation, Findings, VocabularySize, width_of
+from seqspec.components.activations import Activation, activated
+from seqspec.components.base import Findings, VocabularySize, width_of
 from seqspec.components.heads import Head, Readable, Reading, check_encoder, check_table
 from seqspec.components.norms import LayerNorm, Norm
 from seqspec.graph.builder import Builder
 from seqspec.graph.ir import Value
 from seqspec.ops.bias import Bias
-from seqspec.ops.elementwise import Unary
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.loss import CrossEntropy
 
@@ -40,9 +40,7 @@ class MaskedLanguageModel(Head):
 
     def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
         width, vocabulary = width_of(reading.x), int(self.vocab_size or 0)
-        x = g.add(Linear(width, width), reading.x, name=f"{name}_transform")
-        if self.activation != "none":
-            x = g.add(Unary(self.activation), x)
+        x = activated(g, g.add(Linear(width, width), reading.x, name=f"{name}_transform"), self.activation)
         assert self.norm is not None
         x = g.add(self.norm.op(width), x, name=f"{name}_norm", hint="x")
         if not self.tied:
