@@ -23,7 +23,7 @@ _NOT_PYTHON = ("weights", "seed", "no_verify")
 @click.command()
 @click.argument("spec", metavar="SPEC")
 @click.option("--to", "kind", type=Word(["onnx", "torch", "python"]), required=True, help="What to make of it.")
-@click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="A folder, or a .py file.")
+@click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="A folder, or a .py file; `-` prints it.")
 @click.option("--target", type=Word(["cpu", "cuda", "portable"]), help="Which kernels may be used. [cpu]")
 @click.option("--dtype", metavar="D", help="What the model computes in: float32, float16, bfloat16. [float32]")
 @click.option("--logits", type=Word(["all", "last"]), help="At all positions, or the last real ones. [all]")
@@ -39,6 +39,8 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
     """Compile SPEC to an ONNX folder, a PyTorch folder or one Python file, complete and verified or not at all."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     _refuse_unused(kind, given)
+    if kind != "python" and str(output) == "-":
+        raise click.UsageError(f"--to {kind} writes a folder, which cannot be printed")
     from seqspec import api
 
     verify = not given.pop("no_verify", False)
@@ -47,6 +49,9 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
         assert found.model is not None
         model = found.model
         results: list[Verification] = []
+        if kind == "python" and str(output) == "-":
+            click.echo(api.to_source(model), nl=False)
+            return
         if kind == "python":
             api.write_source(model, output)
         elif kind == "torch":
@@ -67,9 +72,15 @@ def _success(output: Path, results: list[Verification], kind: str) -> str:
         return f"{files}; not verified"
     (result,) = results
     worst = max((difference.relative for difference in result.differences), default=None)
-    agrees = "" if worst is None else f"; agrees with {result.judge} to {worst:.0e}"
-    agrees = agrees.replace("e-0", "e-").replace("torch in", "PyTorch in")
-    return f"{files}{agrees}{f'; {result.note}' if result.note else ''}"
+    said = [files]
+    said += [] if worst is None else [f"agrees with {result.judge} to {_power(worst)}"]
+    said += [f"fewer bits change {name} by {_power(cost)} of its largest value" for name, cost in result.cost.items()]
+    return "; ".join(filter(None, [*said, result.note]))
+
+
+def _power(number: float) -> str:
+    """3e-7"""
+    return f"{number:.0e}".replace("e-0", "e-")
 
 
 def _refuse_unused(kind: str, given: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,13 +39,15 @@ class Difference:
 class Verification:
     """The result of a verification against `judge`.
 
-    `limits` are relative to the largest value of each output and state. `note` says what was not checked.
+    `limits` are relative to the largest value of each output and state. `note` says what was not checked. `cost` is
+    what fewer bits change in each output, relative to its largest value: against the unrounded weights, in float64.
     """
 
     judge: str
     limits: Mapping[str, float]
     differences: tuple[Difference, ...]
     note: str = ""
+    cost: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

@@ -56,7 +56,7 @@ class TorchRunner:
         import torch
 
         self.outputs = {port.python: port.name for port in signature.outputs}
-        self.name = f"torch in {dtype}"
+        self.name = f"PyTorch in {dtype}"
         self.module, self.dtype = module.to(getattr(torch, dtype)).eval(), getattr(torch, dtype)
 
     def run(self, inputs: Mapping[str, Array], state: Mapping[str, Array] | None) -> Answer:

@@ -73,11 +73,12 @@ def require(path: Path, weights: Mapping[str, Any], told: Told | None = None) ->
     """SEQ406 unless `verify` passes. Returns the entry for the manifest: the errors caused by fewer bits, if any."""
     result = verify(path, weights=weights)
     result.require()
+    manifest = read(path)
+    if manifest.quantized or manifest.dtype != "float32":
+        result = replace(result, cost=cost(manifest, weights))
     if told is not None:
         told(result)
-    manifest = read(path)
-    found = cost(manifest, weights) if manifest.quantized or manifest.dtype != "float32" else {}
-    return {"error": found} if found else {}
+    return {"error": dict(result.cost)} if result.cost else {}
 
 
 def cost(manifest: Manifest, weights: Mapping[str, Any], seed: int = 0) -> dict[str, float]:

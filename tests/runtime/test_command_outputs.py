@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -155,6 +156,15 @@ def test_short_names_of_providers(compiled: Get, capsys: pytest.CaptureFixture[s
 # ---- what is said of a success ---------------------------------------------------------------------------------------
 
 
+def test_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.yaml").write_text(SPEC)
+    assert run(["compile", "m.yaml", "--to", "python", "-o", "-"]) == 0
+    assert capsys.readouterr().out == api.to_source("m.yaml")
+    assert run(["compile", "m.yaml", "--to", "onnx", "-o", "-"]) == 2
+    assert "writes a folder, which cannot be printed" in capsys.readouterr().err
+    assert not Path("-").exists()
+
+
 def test_a_success_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.yaml").write_text(SPEC)
     small = ["m.yaml", "--set", "encoder.layers[0].hidden_size=4", "--to"]
@@ -168,6 +178,10 @@ def test_a_success_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.endswith("spec.yaml; not verified\n")
     assert run(["compile", *small, "python", "-o", "m.py"]) == 0
     assert capsys.readouterr().out == "wrote m.py\n"
+    assert run(["compile", *small, "onnx", "-o", "half", "--dtype", "float16"]) == 0
+    said = capsys.readouterr().out
+    cost = json.loads(Path("half/seqspec.json").read_text())["error"]["logits"]
+    assert said.endswith(f"; fewer bits change logits by {cost:.0e} of its largest value\n".replace("e-0", "e-"))
     np.savez("x.npz", features=np.zeros((1, 2, 8), np.float32))
     assert run(["run", "out", "--input", "x.npz", "-o", "y.npz"]) == 0
     assert capsys.readouterr().out == "wrote y.npz: logits [1, 1], and the state in 2 arrays\n"

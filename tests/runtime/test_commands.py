@@ -93,7 +93,7 @@ def test_verify(compiled: Get, capsys: pytest.CaptureFixture[str], monkeypatch: 
     shown = capsys.readouterr().out
     assert "logits" in shown
     assert "past_state.0.step.h" in shown
-    assert "agrees: against torch in float64" in shown
+    assert "agrees: against PyTorch in float64" in shown
     from seqspec.runtime import verify
 
     monkeypatch.setattr(verify, "tolerance", lambda depth, dtype: 1e-12)

@@ -43,7 +43,7 @@ def copy(compiled: Get, tmp_path: Path) -> Callable[[str], Path]:
 def test_what_was_compiled_agrees(compiled: Get, name: str) -> None:
     result = seqspec.verify(compiled(name).folder, seed=5)
     assert result.passed
-    assert result.judge == "torch in float64"
+    assert result.judge == "PyTorch in float64"
     assert result.note == ""
     ways = {d.way for d in result.differences}
     assert {"padded right", "padded left"} <= ways
@@ -120,7 +120,7 @@ def test_a_wrong_graph_is_found(
     reseal(folder)
     result = verify(folder)
     assert not result.passed
-    with fault("SEQ406", "differs from torch in float64"):
+    with fault("SEQ406", "differs from PyTorch in float64"):
         result.require()
 
 

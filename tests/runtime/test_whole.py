@@ -17,7 +17,7 @@ WHOLE = ["bert-base", "gpt2", "lstm-sentiment", "nmt-luong", "t5-v1.1-small", "t
 def test_files_agree_with_torch(name: str, tmp_path: Path) -> None:
     result = seqspec.verify(seqspec.to_onnx(EXAMPLES / f"{name}.yaml", tmp_path / name, verify=False))
     assert result.passed
-    assert result.judge == "torch in float64"
+    assert result.judge == "PyTorch in float64"
     assert len(result.differences) > 0
     # above 2^28 parameters every layer that differs is checked once, at its true width
     assert bool(result.note) == (name == "llama-3.2-1b")
