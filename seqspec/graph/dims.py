@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from functools import reduce
+from math import prod
 from operator import mul
 
 from seqspec.graph.data import Data, primitive
@@ -98,10 +99,12 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """The number that `size` comes to. KeyError names the sizes that `values` lacks."""
-    result = substitute(size, values)
-    if isinstance(result, Dim):
-        raise KeyError(f"no value for {', '.join(sorted(names(result)))}")
-    return result
+    if isinstance(size, int):
+        return size
+    try:
+        return sum(factor * prod(_number(atom, values) for atom in atoms) for atoms, factor in size.terms)
+    except KeyError:
+        raise KeyError(f"no value for {', '.join(sorted(names(size) - values.keys()))}") from None
 
 
 def grown(shape: Shape) -> Shape:
@@ -182,6 +185,13 @@ def _replace(atom: Atom, values: Mapping[str, Size]) -> Size:
         return values.get(atom, dim(atom))
     numerator = substitute(atom.numerator, values)
     return ceil_div(numerator, atom.denominator) if atom.ceil else numerator // atom.denominator
+
+
+def _number(atom: Atom, values: Mapping[str, int]) -> int:
+    if isinstance(atom, str):
+        return values[atom]
+    numerator = evaluate(atom.numerator, values)
+    return -(-numerator // atom.denominator) if atom.ceil else numerator // atom.denominator
 
 
 def _show(atoms: Monomial, factor: int) -> str:

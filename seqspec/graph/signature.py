@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from seqspec.graph.dims import Shape, parse
+from seqspec.graph.dims import PAST, Shape, names, parse
 from seqspec.graph.ir import Graph, State, Value
 from seqspec.graph.types import DType
 
@@ -30,6 +31,11 @@ class Port:
     def python(self) -> str:
         """The name as a Python argument or attribute: `attentions_3` for `attentions.3`."""
         return python_name(self.name)
+
+    @cached_property
+    def looks_back(self) -> bool:
+        """Whether its second axis, that of time, covers the past too."""
+        return len(self.shape) > 1 and PAST in names(self.shape[1])
 
 
 def python_name(name: str) -> str:

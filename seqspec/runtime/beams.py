@@ -38,7 +38,8 @@ class Beams:
     def choose(self, logits: Array) -> tuple[Array, Array]:
         rows, running = self.scores.shape
         vocabulary = logits.shape[-1]
-        scores = self.adjust(_log_softmax(logits)).reshape(rows, running, vocabulary) + self.scores[..., None]
+        scores = self.adjust(_log_softmax(logits.astype(np.float64)))
+        scores = scores.reshape(rows, running, vocabulary) + self.scores[..., None]
         best, places = largest(scores.reshape(rows, -1), self.candidates)
         parents, ids = np.divmod(places, vocabulary)
         made = np.concatenate([np.take_along_axis(self.made, parents[..., None], 1), ids[..., None]], -1)

@@ -45,6 +45,7 @@ class Carrying:
         self.session, self.room = session, room
         self.states = session.signature.states
         self.binding, self.taken = session.binding(), session.step_inputs
+        self.bound: dict[str, Any] = {}  # the states that `binding` reads, by the names of the past
         self.device = "cuda" if providers.CUDA in session.providers else "cpu"
 
     def step(self, inputs: Mapping[str, Array], held: Held | None) -> tuple[Array, Held]:
@@ -52,20 +53,21 @@ class Carrying:
         call = self.session.call(inputs) if held is None else self.session.call(inputs, held.sizes, held.mask)
         held = self._begun(call) if held is None else self._roomy(held, call)
         binding = self.binding
-        binding.clear_binding_inputs()
-        binding.clear_binding_outputs()
         # kept until the run is over, since a binding only points to them
         arrays = {name: np.ascontiguousarray(a) for name, a in call.arrays.items() if name in self.taken}
         for name, array in arrays.items():
             binding.bind_cpu_input(name, array)
-        binding.bind_output("logits")
         moved = [state for state in self.states if not state.held and not (held.in_place and _grows(state))]
-        for state in moved:
-            binding.bind_output(state.present, self.device)
+        for name in ("logits", *(state.present for state in moved)):
+            binding.bind_output(name, "cpu" if name == "logits" else self.device)
         for state in self.states:
-            binding.bind_ortvalue_input(state.past, held.values[state.past])
+            value = held.values[state.past]
+            if self.bound.get(state.past) is value:
+                continue
+            self.bound[state.past] = value
+            binding.bind_ortvalue_input(state.past, value)
             if held.in_place and _grows(state):
-                binding.bind_ortvalue_output(state.present, held.values[state.past])
+                binding.bind_ortvalue_output(state.present, value)
         self.session.run_bound(binding)
         logits, *presents = binding.get_outputs()
         # a buffer keeps the value that owns its memory
@@ -111,9 +113,11 @@ class Carrying:
 
     def _roomy(self, held: Held, call: Call) -> Held:
         """The state with longer buffers if the next positions do not fit."""
+        if not held.in_place:
+            return held
         past, needed = call.sizes[PAST], call.sizes[PAST] + call.sizes[TIME]
         values = dict(held.values)
-        for state in self.states if held.in_place else ():
+        for state in self.states:
             if _grows(state) and values[state.past].shape()[_time(state)] < needed:
                 longer = self._buffer(state, held.sizes[BATCH], 2 * needed, values[state.past].numpy().dtype)
                 longer[_upto(state, past)] = values[state.past].numpy()[_upto(state, past)]

@@ -94,7 +94,7 @@ class Call:
 
     def _mask(self, port: Port, of: str, value: npt.ArrayLike | None) -> Array:
         """The whole mask: the past's, then the given one, or else the one that the ids imply. 1 is real."""
-        past = self.sizes[PAST] if _looks_back(port) else 0
+        past = self.sizes[PAST] if port.looks_back else 0
         batch, whole_time = (evaluate(size, self.sizes) for size in port.shape)
         time = whole_time - past
         if value is None:
@@ -108,7 +108,7 @@ class Call:
         if mask.shape[1] < past + time:
             before = np.ones((batch, past), bool) if self.past_mask is None else self.past_mask
             mask = np.concatenate([before, mask], 1)
-        if _looks_back(port):
+        if port.looks_back:
             self.carried = mask
         return mask.astype(np.int64)
 

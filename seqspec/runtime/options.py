@@ -86,7 +86,7 @@ class Decoding:
     def ended(self, made: Array) -> Array:
         """made[..., n], the ids of texts so far -> whether each ends here, [...]."""
         count = made.shape[-1]
-        ends: Array = np.isin(made[..., -1], self.eos_ids)
+        ends: Array = (made[..., -1:] == np.array(self.eos_ids, np.int64)).any(-1)
         for text in self.stop:
             if count >= max(len(text), self.min_new_tokens):
                 ends |= (made[..., count - len(text) :] == text).all(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,13 +25,13 @@ class Sampling:
     top_p: float | None = None
     min_p: float | None = None
 
-    def choose(self, scores: Array, uniform: Array) -> Array:
-        """scores[R, V] and a number in [0, 1) for each row -> ids[R]."""
+    def choose(self, scores: Array, draw: Callable[[], Array]) -> Array:
+        """scores[R, V] -> ids[R]. `draw` gives a number in [0, 1) for each row, if ids are drawn."""
         if not self.temperature:
             return np.asarray(np.argmax(scores, -1))
         weights, order = self.weights(scores)
         reached = np.cumsum(weights, -1)
-        place = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1)
+        place = (reached <= draw()[:, None] * reached[:, -1:]).sum(-1)
         return np.asarray(np.take_along_axis(order, place[:, None], -1)[:, 0])
 
     def weights(self, scores: Array) -> tuple[Array, Array]:
@@ -77,6 +78,7 @@ class Adjustment:
     def __call__(self, scores: Array) -> Array:
         if self.asked.repetition_penalty != 1:
             penalty, seen = self.asked.repetition_penalty, self._seen(scores.shape[-1])
+            scores = scores.astype(np.float64)
             scores = np.where(seen, np.where(scores < 0, scores * penalty, scores / penalty), scores)
         if self.asked.eos_ids and self.count < self.asked.min_new_tokens:
             scores = scores.copy()

@@ -17,8 +17,9 @@ from seqspec.runtime.steppers import Stepper
 class Search(Protocol):
     """Chooses the ids of `width` texts for every row of the prompt.
 
-    `choose` takes logits[R, V], where R is B on the first step and B · width afterwards. It returns ids[B · width], -1
-    after the end of a text, and which of the R rows each id continues. `texts` are the texts found, [B, n, N].
+    `choose` takes logits[R, V] in float32 or float64, where R is B on the first step and B · width afterwards. It
+    returns ids[B · width], -1 after the end of a text, and which of the R rows each id continues. `texts` are the texts
+    found, [B, n, N].
     """
 
     width: int
@@ -49,8 +50,9 @@ class Lines:
     def choose(self, logits: Array) -> tuple[Array, Array]:
         texts = self.rows * self.width
         rows = np.arange(len(logits)).repeat(texts // len(logits))  # on the first step, one for all texts of a prompt
-        scores = self.adjust(logits)[rows]
-        ids = np.where(self.ended, -1, self.sampling.choose(scores, self.draws.next()))
+        scores = self.adjust(logits)
+        scores = scores if len(scores) == texts else scores[rows]
+        ids = np.where(self.ended, -1, self.sampling.choose(scores, self.draws.next))
         self.adjust.follow(ids, rows)
         self.made = np.concatenate([self.made, ids[:, None]], 1)
         self.ended |= self.asked.ended(self.made)
@@ -66,7 +68,7 @@ def steps(model: Stepper, prompt: Prompt, search: Search, room: int) -> Iterator
     with model.running(room):
         while True:
             logits, state = model.step(inputs, state)
-            ids, rows = search.choose(logits[:, -1].astype(np.float64))
+            ids, rows = search.choose(_wide(logits[:, -1]))
             yield ids
             if search.done:
                 return
@@ -78,3 +80,8 @@ def steps(model: Stepper, prompt: Prompt, search: Search, room: int) -> Iterator
             # generated ids are real, even the padding id; after its end a text may read anything
             real = np.ones((len(ids), 1), np.int64)
             inputs = {prompt.name: np.maximum(ids, 0)[:, None], prompt.mask_name: real}
+
+
+def _wide(logits: Array) -> Array:
+    """In float32 at least, which NumPy sorts. A larger vocabulary is too large to be copied without need."""
+    return logits if logits.dtype.itemsize >= 4 else logits.astype(np.float32)

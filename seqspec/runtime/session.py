@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from seqspec.backends.directory import MANIFEST
 from seqspec.diagnostics import RuntimeFault, arguments
-from seqspec.graph.dims import BATCH, PAST, TIME, evaluate, names
+from seqspec.graph.dims import BATCH, TIME, evaluate, names
 from seqspec.graph.signature import Carried, Port
 from seqspec.runtime import providers as execution
 from seqspec.runtime import state as states
@@ -68,7 +68,7 @@ class Session:
         self._taken |= {port.name for port in self.signature.inputs if port.starts}
         self.in_place = manifest.in_place
         self._manifest = manifest
-        self._masked = any(PAST in names(p.shape[1]) for p in self.inputs if len(p.shape) == 2)
+        self._masked = any(p.looks_back for p in self.inputs if len(p.shape) == 2)
 
     def __repr__(self) -> str:
         takes, gives = (", ".join(port.name for port in ports) for ports in (self.inputs, self.outputs))

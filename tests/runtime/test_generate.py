@@ -291,7 +291,7 @@ def test_several_draws_for_a_row(compiled: Get) -> None:
 
 
 def choose(sampling: Sampling, logits: list[float], uniform: float) -> int:
-    return int(sampling.choose(np.array([logits]), np.array([uniform]))[0])
+    return int(sampling.choose(np.array([logits]), lambda: np.array([uniform]))[0])
 
 
 def test_sampling_by_hand() -> None:
@@ -355,5 +355,5 @@ def test_sampling_stands_extremes() -> None:
 def test_frequencies() -> None:
     draws, sampling = Draws(1, 4), Sampling(1.0)
     logits: Array = np.tile(np.log([0.1, 0.6, 0.3]), (4, 1))
-    ids = np.concatenate([sampling.choose(logits, draws.next()) for _ in range(2000)])
+    ids = np.concatenate([sampling.choose(logits, draws.next) for _ in range(2000)])
     np.testing.assert_allclose(np.bincount(ids, minlength=3) / 8000, [0.1, 0.6, 0.3], atol=0.02)
