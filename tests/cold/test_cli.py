@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -300,6 +304,12 @@ def start(*arguments: str, **more: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, **(pipes | more))  # type: ignore[call-overload, no-any-return]
 
 
+def unread(pipe: int) -> int:
+    """The bytes in a pipe that nobody read yet."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
 def test_a_reader_that_goes_away() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -311,8 +321,14 @@ def test_a_reader_that_goes_away() -> None:
 
 
 def test_an_interrupt_is_quiet() -> None:
-    process = start("check", "-")
-    time.sleep(1.5)  # it waits for stdin by then
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    process = start("check", "-", preexec_fn=heeding)
+    assert process.stdin is not None
+    process.stdin.write(b"seqspec: 1\n")
+    process.stdin.flush()
+    while unread(process.stdin.fileno()):  # until it waits for more
+        assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"")

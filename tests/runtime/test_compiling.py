@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -209,7 +210,8 @@ def started(folder: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "seqspec", "compile", str(EXAMPLES / "gpt2.yaml"), "--to", "onnx"]
     command += ["-o", str(folder)]
     command += [word for change in SLOW for word in ("--set", change)]
-    run = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    run = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, preexec_fn=heeding)
     for _ in range(600):
         if any(re.search(r"\.seqspec-\d+-", p.name) for p in folder.parent.iterdir()):
             return run
