@@ -79,6 +79,7 @@ def stored(manifest: Manifest, graph: Graph, weights: Mapping[str, Any]) -> Iter
             sources = probe.read_by(lazy) if probe else ()
             if probe is None or not manifest.quantized:
                 yield Stored(str(name), held.numpy(), lazy, sources)
+                written[name].const_value = None  # it maps the whole file
             elif f"{name}.scales" in written:
                 joined = _Joined(probe, sources)
                 scales = written[f"{name}.scales"].const_value

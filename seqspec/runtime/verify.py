@@ -27,7 +27,7 @@ from seqspec.runtime.cases import Cases
 from seqspec.runtime.compare import REPORT, Told, Verification, compare, judgement, rounding
 from seqspec.runtime.facts import facts
 from seqspec.runtime.judges import LastLogits, OnnxRunner, ReferenceRunner, Runner, TorchRunner
-from seqspec.runtime.manifest import Manifest, read
+from seqspec.runtime.manifest import Manifest, described, read
 from seqspec.runtime.recover import recover, stored
 from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
@@ -60,7 +60,10 @@ def verify(path: str | os.PathLike[str], *, weights: Mapping[str, Any] | None = 
     rounding errors, it is four times PyTorch's own error in float32, measured on this model and, if need be, on a few
     whose weights differ from it by one unit in the last place.
     """
-    manifest = read(Path(path))
+    return _verified(read(Path(path)), weights, seed)
+
+
+def _verified(manifest: Manifest, weights: Mapping[str, Any] | None, seed: int = 0) -> Verification:
     model = load(manifest.folder / "spec.yaml")
     graph = build(model)
     if sum(prod(_shape(p.shape)) for p in graph.root.params) <= LARGEST:
@@ -70,10 +73,10 @@ def verify(path: str | os.PathLike[str], *, weights: Mapping[str, Any] | None = 
 
 
 def require(path: Path, weights: Mapping[str, Any], told: Told | None = None) -> dict[str, Any]:
-    """SEQ406 unless `verify` passes. Returns the entry for the manifest: the errors caused by fewer bits, if any."""
-    result = verify(path, weights=weights)
+    """SEQ406 unless the folder, just written, agrees. Returns the entry for the manifest: what fewer bits cost, if any."""
+    manifest = described(path)
+    result = _verified(manifest, weights)
     result.require()
-    manifest = read(path)
     if manifest.quantized or manifest.dtype != "float32":
         result = replace(result, cost=cost(manifest, weights))
     if told is not None:
