@@ -73,7 +73,7 @@ def _verified(manifest: Manifest, weights: Mapping[str, Any] | None, seed: int =
 
 
 def require(path: Path, weights: Mapping[str, Any], told: Told | None = None) -> dict[str, Any]:
-    """SEQ406 unless the folder, just written, agrees. Returns the entry for the manifest: what fewer bits cost, if any."""
+    """SEQ406 unless a folder just written agrees. Returns the entry for its manifest: what fewer bits cost, if any."""
     manifest = described(path)
     result = _verified(manifest, weights)
     result.require()
