@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Literal
 
 from seqspec.components.base import Count, Finding, Findings, width_of
@@ -50,44 +51,52 @@ class PooledHead(Head):
         return g.add(Pool(self.pool, reading.stateful and self.pool == "last"), reading.x, reading.mask, hint="pooled")
 
 
-class Classifier(PooledHead):
+class MappedHead(PooledHead):
+    """A linear map of what is pooled, or of every position with `pool: none`."""
+
+    bias: bool = True
+    """Whether the linear map has a bias."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """How wide the result is."""
+
+    def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
+        x = self.reduce(g, reading)
+        return g.add(Linear(width_of(x), self.outputs, self.bias), x, name=name, hint="logits")
+
+    @property
+    def labels_positions(self) -> bool:
+        return self.pool == "none"
+
+
+class Classifier(MappedHead):
     """pooled x -> logits[B, classes], or [B, T, classes] with `pool: none`."""
 
     kind: Literal["classifier"]
     classes: Count
     """The number of logits."""
-    bias: bool = True
-    """Whether the linear map has a bias."""
-
-    def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
-        x = self.reduce(g, reading)
-        return g.add(Linear(width_of(x), self.classes, self.bias), x, name=name, hint="logits")
 
     @property
-    def labels_positions(self) -> bool:
-        return self.pool == "none"
+    def outputs(self) -> int:
+        return self.classes
 
     def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
         labels = g.input(f"{prefix}labels", output.shape[:-1], "int64", optional=True)
         return g.add(CrossEntropy(), output, labels, self._padding(reading), hint=f"{prefix}loss")
 
 
-class Regression(PooledHead):
+class Regression(MappedHead):
     """pooled x -> numbers [B, size], or [B, T, size] with `pool: none`."""
 
     kind: Literal["regression"]
     size: Count
     """The number of outputs."""
-    bias: bool = True
-    """Whether the linear map has a bias."""
-
-    def build(self, g: Builder, reading: Reading, name: str = "head") -> Value:
-        x = self.reduce(g, reading)
-        return g.add(Linear(width_of(x), self.size, self.bias), x, name=name, hint="logits")
 
     @property
-    def labels_positions(self) -> bool:
-        return self.pool == "none"
+    def outputs(self) -> int:
+        return self.size
 
     def loss(self, g: Builder, reading: Reading, output: Value, *, shift: bool, prefix: str = "") -> Value:
         labels = g.input(f"{prefix}labels", output.shape, optional=True)
