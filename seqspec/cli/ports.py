@@ -56,7 +56,7 @@ def _notes(session: Session, port: Port) -> Iterator[str]:
     if fact and fact.pad_id is not None:
         yield f"{fact.pad_id} is padding"
     if fact and fact.max_length is not None:
-        yield f"at most {fact.max_length} positions, the past included"
+        yield f"at most {fact.max_length} positions{' in a document' if fact.documents else ''}, the past included"
 
 
 def _line(row: Row, widths: list[int]) -> str:

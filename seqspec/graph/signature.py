@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from seqspec.graph.dims import PAST, Shape, names, parse
+from seqspec.graph.dims import ENCODER_TIME, PAST, Shape, names, parse
 from seqspec.graph.ir import Graph, State, Value
 from seqspec.graph.types import DType
 
@@ -36,6 +36,31 @@ class Port:
     def looks_back(self) -> bool:
         """Whether its second axis, that of time, covers the past too."""
         return len(self.shape) > 1 and PAST in names(self.shape[1])
+
+    @property
+    def timed(self) -> bool:
+        """Whether an input has a value for every position, unlike an image, an initial state or a number per row."""
+        return any(names(size) for size in self.shape[1:])
+
+    @property
+    def time_axis(self) -> int:
+        """The axis of time of a timed input: the first after the batch whose size is not fixed."""
+        return next(axis for axis, size in enumerate(self.shape) if axis and not isinstance(size, int))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether an input is frames of sound, [B, C, T], whose positions stand in front of all padding."""
+        return self.dtype == "float" and self.timed and self.time_axis > 1
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether an input has a value for each query and each key, those of the past included."""
+        return any(PAST in names(size) for size in self.shape[2:])
+
+    @property
+    def of_encoder(self) -> bool:
+        """Whether the encoder before a decoder reads it: its length is its own, and only the first call takes it."""
+        return self.once or any(ENCODER_TIME in names(size) for size in self.shape)
 
 
 def python_name(name: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from seqspec.graph.signature import Port
 from seqspec.runtime.carrying import Carrying
-from seqspec.runtime.cases import Cases, timed
+from seqspec.runtime.cases import Cases
 from seqspec.runtime.op_times import OpTime, op_times
 from seqspec.runtime.providers import Provider, Settings
 from seqspec.runtime.session import Session
@@ -130,7 +130,9 @@ class Plan:
         self.unit = _unit(ports)
         sizes = {p.name: self.begins if p in late else self.length for p in ports}
         self.first = {p.name: self._drawn(cases, p, sizes[p.name]) for p in ports}
-        self.next = {p.name: self._drawn(cases, p, 1, past=self.begins) for p in late if timed(p)}
+        past = max(0, self.begins + self.steps - 1)
+        self.next = {p.name: self._drawn(cases, p, 1, past) for p in late if p.timed}
+        self.of_pairs = {p.name for p in late if p.of_pairs}
 
     def place(self, phase: str) -> tuple[int, int]:
         """How many positions a call has, and how many there were before the first call of its phase."""
@@ -149,9 +151,11 @@ class Plan:
         started = time.perf_counter()
         state = step(self.first, None)
         yield self.begin, time.perf_counter() - started
-        for _ in range(self.steps):
+        for number in range(self.steps):
+            keys = self.begins + number + 1
+            given = {name: x[:, :, :keys] if name in self.of_pairs else x for name, x in self.next.items()}
             started = time.perf_counter()
-            state = step(self.next, state)
+            state = step(given, state)
             yield "decode", time.perf_counter() - started
 
     def _length(self, room: int) -> int:
@@ -189,7 +193,7 @@ def _room(session: Session, ports: Sequence[Port]) -> int:
 
 
 def _unit(ports: Sequence[Port]) -> str:
-    moving = [port for port in ports if timed(port)]
+    moving = [port for port in ports if port.timed]
     if not moving:
         return "inputs"
     return "tokens" if any(port.name.endswith("input_ids") for port in moving) else "frames"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, evaluate, names
+from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, evaluate, names
 from seqspec.graph.signature import Port, Signature
 from seqspec.runtime.facts import Facts
 from seqspec.runtime.state import Array
@@ -35,8 +35,8 @@ class Handed:
 class Batch:
     """Sequences as inputs of calls. `real` is [B, T] of all chunks together, `encoder_real` that of an encoder's input.
 
-    `in_front` contains True if the encoder's input is sound, and False if the decoder's or only input is. What becomes
-    of frames of sound stands before the padding, even if that was on the left.
+    `in_front` contains True if the encoder's input is sound, and False if the decoder's or only input is. The positions
+    that frames of sound become stand before the padding, even if that was on the left; so does what is told of them.
     """
 
     calls: tuple[Mapping[str, Array], ...]
@@ -54,16 +54,14 @@ class Cases:
         self.random = np.random.default_rng(seed)
         self.facts, self.dtype = facts, dtype
         # a file whose only state is the past mask takes that mask as an input instead
-        looks_back = any(PAST in _symbols(p.shape) for p in signature.inputs)
+        looks_back = any(PAST in names(size) for p in signature.inputs for size in p.shape)
         self.stateful = looks_back or any(not s.held for s in signature.states)
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask}
         self.ports = [p for p in signature.inputs if p.name not in self.masks and not p.name.endswith("position_ids")]
-        # stacks that read sound, whose frames are more than their positions
-        self.sounds = frozenset(
-            of_encoder(p) for p in self.ports if p.dtype == "float" and timed(p) and time_axis(p) > 1
-        )
-        self.has_encoder = any(of_encoder(p) for p in self.ports)
-        self.prefixed = any(p.dtype != "float" and not timed(p) and not self._of_encoder(p) for p in self.ports)
+        # stacks that read sound: they may have fewer positions than frames, all in front
+        self.sounds = frozenset(p.of_encoder for p in self.ports if p.is_sound)
+        self.has_encoder = any(p.of_encoder for p in self.ports)
+        self.prefixed = any(p.dtype != "float" and not p.timed and not self._of_encoder(p) for p in self.ports)
         length, encoder = self._length(LENGTH, source=False), self._length(ENCODER_LENGTH, source=True)
         self.lengths = (length, max(1, length - 4), 1)
         self.encoder_lengths = (encoder, 1, max(1, encoder - 2))
@@ -102,24 +100,28 @@ class Cases:
         """The calls of a way: arrays by input, those of the encoder in the first call only."""
         chosen = [self.sequences[row] for row in way.rows]
         arrays: dict[str, Array] = {}
-        real: dict[bool, Array] = {}
         for port in self.ports:
+            in_front = port.of_encoder in self.sounds and not port.is_sound
             parts = [sequence[port.name] for sequence in chosen]
-            arrays[port.name] = self._padded(port, parts, way.left)
-            if timed(port):
-                real[of_encoder(port)] = _real([part.shape[time_axis(port) - 1] for part in parts], way.left)
+            arrays[port.name] = self._padded(port, parts, way.left and not in_front)
+        lengths = {True: self.encoder_lengths, False: self.lengths}
+        moving = {port.of_encoder for port in self.ports if port.timed}
+        real = {of: _real([lengths[of][row] for row in way.rows], way.left) for of in moving}
         if way.masked:
-            sides = {port.name: of_encoder(port) for port in self.ports}
+            sides = {port.name: port.of_encoder for port in self.ports}
             arrays |= {mask: real[sides[of]].astype(np.int64) for mask, of in self.masks.items() if of in sides}
         real.setdefault(False, np.ones((len(chosen), 1), bool))  # an image has one time
         chunks = way.chunks or (real[False].shape[1],)
         return Batch(tuple(self._calls(arrays, chunks)), real[False], real.get(True), chunks[-1], self.sounds)
 
     def _calls(self, arrays: Mapping[str, Array], chunks: tuple[int, ...]) -> Iterator[dict[str, Array]]:
-        once = {p.name for p in self.ports if of_encoder(p) or not timed(p)}
+        if len(chunks) == 1:
+            yield dict(arrays)
+            return
+        once = {p.name for p in self.ports if p.of_encoder or not p.timed}
         once |= {mask for mask, of in self.masks.items() if of in once}
-        axes = {p.name: time_axis(p) for p in self.ports if p.name not in once}
-        looking = {p.name for p in self.ports if PAST in _symbols(p.shape[2:])}  # over all keys, the past included
+        axes = {p.name: p.time_axis for p in self.ports if p.name not in once}
+        looking = {p.name for p in self.ports if p.of_pairs}
         end = 0
         for length in chunks:
             start, end = end, end + length
@@ -149,13 +151,13 @@ class Cases:
             return self.random.standard_normal(shape).astype(self.dtype)
         fact = self.facts.get(port.name, Facts())
         prefix = 1 if self._of_encoder(port) in self.sounds else min(length, PREFIX)
-        count = fact.ids or (2 if timed(port) else prefix + 1)  # a mask or documents, or a prefix length
+        count = fact.ids or (2 if port.timed else prefix + 1)  # a mask or documents, or a prefix length
         ids = [n for n in range(min(count, 1 << 16)) if n != fact.pad_id]
         return np.asarray(self.random.choice(ids or [0], shape), np.int64)
 
     def _of_encoder(self, port: Port) -> bool:
         """Whether an input belongs to an encoder's sequences, as does a prefix length, which has no axis of time."""
-        return of_encoder(port) or (self.has_encoder and not timed(port) and not port.name.startswith("decoder_"))
+        return port.of_encoder or (self.has_encoder and not port.timed and not port.name.startswith("decoder_"))
 
     def _chunks(self, length: int) -> tuple[int, ...]:
         """Random lengths that sum to `length`."""
@@ -163,29 +165,9 @@ class Cases:
         return tuple(int(n) for n in np.diff([0, *cuts, length]))
 
     def _length(self, wanted: int, *, source: bool) -> int:
-        ports = [p for p in self.ports if of_encoder(p) == source]
+        ports = [p for p in self.ports if p.of_encoder == source]
         limits = [f.max_length for p in ports if (f := self.facts.get(p.name)) and f.max_length]
         return min([wanted, *limits])
-
-
-def timed(port: Port) -> bool:
-    """Whether an input has a value for every position, unlike an image, an initial state or a single number per row."""
-    return bool(_symbols(port.shape[1:]))
-
-
-def of_encoder(port: Port) -> bool:
-    """Whether an input is read by the encoder of an encoder-decoder: it has its own length, and only the first call
-    takes it."""
-    return port.once or ENCODER_TIME in _symbols(port.shape)
-
-
-def time_axis(port: Port) -> int:
-    """The axis of time of an input: the first after the batch whose size is not fixed."""
-    return next(axis for axis, size in enumerate(port.shape) if axis and not isinstance(size, int))
-
-
-def _symbols(shape: Shape) -> set[str]:
-    return set().union(*map(names, shape))
 
 
 def _real(lengths: list[int], left: bool) -> Array:

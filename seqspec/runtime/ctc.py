@@ -11,7 +11,6 @@ import numpy.typing as npt
 from seqspec.components.ctc import Ctc
 from seqspec.diagnostics import RuntimeFault, arguments
 from seqspec.graph.dims import TIME, evaluate
-from seqspec.runtime.cases import time_axis, timed
 from seqspec.runtime.session import Session
 from seqspec.runtime.state import Array
 
@@ -92,13 +91,13 @@ def _told(blank_id: int | None) -> int:
 
 def _real(session: Session, inputs: Mapping[str, npt.ArrayLike], logits: Array) -> Array | None:
     """[B, T] in the logits' time, from the input's mask or ids: what becomes of sound stands before the padding."""
-    port = next(p for p in session.inputs if p.name in session.facts and timed(p) and not p.optional)
+    port = next(p for p in session.inputs if p.name in session.facts and p.timed and not p.optional)
     fact = session.facts[port.name]
     given = inputs.get(fact.mask) if fact.mask else None
     if given is None and fact.pad_id is None:
         return None
     mask: Array = np.asarray(inputs[port.name]) != fact.pad_id if given is None else np.asarray(given) != 0
-    if time_axis(port) == 1:
+    if not port.is_sound:
         return mask
     time = next(p.shape[1] for p in session.outputs if p.name == "logits")
     counts = np.array([evaluate(time, {TIME: int(n)}) for n in mask.sum(1)])

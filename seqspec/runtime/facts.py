@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from seqspec.graph.ir import Graph, Node
+from seqspec.graph.ir import Graph, Node, Value
 from seqspec.ops.embedding import Embedding, Lookup
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import LearnedPositions
@@ -23,6 +23,8 @@ class Facts:
     `ids`: how many there are, from 0. `pad_id` is padding where no mask is given, except at the first position of all
     with `first_is_real`. `max_length`: how many real tokens a learned position table has room for. `same_in_steps`: up
     to how many tokens running in steps gives what running at once does. `mask`: the input that says what is padding.
+    `documents`: the input that says which document a token is of; positions start anew in each, so that `max_length`
+    is that of one document.
     """
 
     ids: int | None = None
@@ -31,6 +33,7 @@ class Facts:
     max_length: int | None = None
     same_in_steps: int | None = None
     mask: str | None = None
+    documents: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without unknown fields."""
@@ -47,12 +50,18 @@ def facts(graph: Graph) -> dict[str, Facts]:
     found = {value.name: Facts() for value in flat.inputs}
     same = {value: value.name for value in flat.inputs}  # values that are an input, or follow from it by position
     frames = dict.fromkeys(flat.inputs, 1)  # positions of the input in one position of such a value
+    given: dict[Value | None, str] = {}  # of documents, the input that says them
     for node in flat.items:
         assert isinstance(node, Node)
         read = node.inputs[isinstance(node.op, TimeProjection)] if node.inputs else None
         if read not in same:
             continue
-        if type(node.op).__name__ in _BECOMES:
+        kind, second = type(node.op).__name__, node.inputs[1] if len(node.inputs) > 1 else None
+        if kind == "DocumentIds" and second is not None:
+            given[node.outputs[0]] = second.name
+        if kind == "DocumentPlaces":
+            found[same[read]] = replace(found[same[read]], documents=given[second])
+        if kind in _BECOMES:
             same[node.outputs[0]] = same[read]
             frames[node.outputs[0]] = frames[read] * getattr(node.op, "stride", 1)
         else:
@@ -60,8 +69,9 @@ def facts(graph: Graph) -> dict[str, Facts]:
     return {name: fact for name, fact in found.items() if fact != Facts()}
 
 
-# by name, since few models have convolutions
+# by name, since few models have convolutions or documents
 _BECOMES = frozenset({"OrZeros", "Positions", "ChannelsLast", "RealFirst", "ZeroPadding", "Conv1d", "Unary"})
+_BECOMES |= {"DocumentPlaces", "QueryAndKey", "Squeeze"}
 
 
 def _said(node: Node, frames: int) -> dict[str, Any]:

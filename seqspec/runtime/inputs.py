@@ -19,7 +19,8 @@ class Call:
     """One call: `arrays` for every port read in it, and `sizes` (batch, times, past).
 
     Masks are int64, [B, P + T] if they cover the past. `carried` is the mask to keep for the next call, if any.
-    `may_be_empty` allows a call without positions, as a stream may bring none.
+    `past_documents` [B, P] says which documents the past is of: None is document 0. `may_be_empty` allows a call
+    without positions, as a stream may bring none.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class Call:
         past_mask: Array | None,
         dtype: Any,
         *,
+        past_documents: Array | None = None,
         may_be_empty: bool = False,
     ) -> None:
         self.may_be_empty = may_be_empty
         self.ports = {port.name: port for port in ports}
         self.facts, self.dtype, self.past_mask = facts, dtype, past_mask
+        self.past_documents = past_documents
         self.masks = {fact.mask: name for name, fact in facts.items() if fact.mask in self.ports}
         self.of_state = frozenset(sizes)
         self.sizes = {PAST: 0, **sizes}
@@ -134,12 +137,33 @@ class Call:
             place = tuple(map(int, np.argwhere((array < 0) | (array >= fact.ids))[0]))
             text = f"`{name}`{list(place)} is {array[place]}; ids run from 0 to {fact.ids - 1}"
             raise RuntimeFault("SEQ510", text)
-        if fact.max_length is not None and fact.mask in self.arrays:
-            longest = int(self.arrays[fact.mask].sum(1).max())
-            if longest > fact.max_length:
-                past = f", of which {self.sizes[PAST]} are the past" if self.sizes[PAST] else ""
-                text = f"`{name}` has {longest} positions{past}; the learned position table ends at {fact.max_length}"
-                raise RuntimeFault("SEQ506", text)
+        if fact.max_length is None or fact.mask not in self.arrays:
+            return
+        if fact.documents is not None:
+            self._documents_within(self.ports[name], self.ports[fact.documents], fact)
+            return
+        longest = int(self.arrays[fact.mask].sum(1).max())
+        if longest > fact.max_length:
+            past = f", of which {self.sizes[PAST]} are the past" if self.sizes[PAST] else ""
+            text = f"`{name}` has {longest} positions{past}; the learned position table ends at {fact.max_length}"
+            raise RuntimeFault("SEQ506", text)
+
+    def _documents_within(self, data: Port, told: Port, fact: Facts) -> None:
+        """SEQ506 for a document that is longer than the table of positions, which start anew in each."""
+        assert fact.mask
+        assert fact.max_length
+        ids, real, most = self.arrays[told.name], self.arrays[fact.mask] != 0, fact.max_length
+        if self.ports[fact.mask].looks_back and self.sizes[PAST]:
+            zeros = np.zeros((len(ids), self.sizes[PAST]), np.int64)
+            ids = np.concatenate([zeros if self.past_documents is None else self.past_documents, ids], 1)
+        if data.is_sound:  # of its frames and of their positions, which stand in front, there are not as many
+            counts = [_positions(told.shape[1], n) for n in real.sum(1)]
+            real, most = np.arange(ids.shape[1]) < np.array(counts)[:, None], _positions(told.shape[1], most)
+        for row, one in zip(ids, real, strict=True):
+            numbers, lengths = np.unique(row[one], return_counts=True)
+            if lengths.max(initial=0) > most:
+                text = f"document {numbers[lengths.argmax()]} of `{told.name}` has {lengths.max()} positions"
+                raise RuntimeFault("SEQ506", f"{text}; the learned position table ends at {most}")
 
     def _misshaped(self, port: Port, array: Array, wanted: str) -> RuntimeFault:
         text = f"`{port.name}` is {list(array.shape)}; it takes {show(port.shape)}, {wanted}"
@@ -168,5 +192,6 @@ def past_shape(shape: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, 
     return tuple(evaluate(size, {BATCH: sizes[BATCH], PAST: 0}) for size in shape)
 
 
-def _looks_back(port: Port) -> bool:
-    return PAST in str(port.shape[1])
+def _positions(size: Size, frames: int) -> int:
+    """A length in positions, for one in frames."""
+    return evaluate(size, dict.fromkeys(names(size), int(frames)))

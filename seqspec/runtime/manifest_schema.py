@@ -83,6 +83,7 @@ class _Facts(_Entry):
     max_length: Count | None = None
     same_in_steps: Count | None = None
     mask: Name | None = None
+    documents: Name | None = None
 
 
 class _Form(_Entry):

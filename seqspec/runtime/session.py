@@ -20,7 +20,7 @@ from seqspec.runtime import state as states
 from seqspec.runtime.agreement import disagreement
 from seqspec.runtime.inputs import Call, check_names, past_shape
 from seqspec.runtime.manifest import damaged, read
-from seqspec.runtime.state import MASK, Array, State
+from seqspec.runtime.state import DOCUMENTS, MASK, Array, State
 
 if TYPE_CHECKING:
     from seqspec.runtime.options import Options
@@ -129,7 +129,7 @@ class Session:
         else:
             past = states.arrays(state)
             sizes = states.sizes(self.signature, past, masked=self._masked, dtype=self.dtype)
-            call = self.call(inputs, sizes, past.get(MASK))
+            call = self.call(inputs, sizes, past.get(MASK), past.get(DOCUMENTS))
         if call.sizes.get(TIME) == 0:
             return Result({port.name: self._nothing(port, call) for port in self.outputs}, self._next(call, past, None))
         feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}
@@ -174,6 +174,7 @@ class Session:
         inputs: Mapping[str, npt.ArrayLike],
         sizes: Mapping[str, int] | None = None,
         past_mask: Array | None = None,
+        past_documents: Array | None = None,
     ) -> Call:
         """The inputs of a call, checked and completed: the first call, or one after a past of these `sizes`."""
         check_names(self.signature, self._taken, inputs, later=sizes is not None)
@@ -182,7 +183,8 @@ class Session:
         if sizes is None:
             return Call(self.inputs, self.facts, inputs, {}, None, self.dtype, may_be_empty=empty)
         late = [port for port in self.inputs if not port.once and not port.starts]
-        return Call(late, self.facts, inputs, sizes, past_mask, self.dtype, may_be_empty=empty)
+        past = {"past_mask": past_mask, "past_documents": past_documents}
+        return Call(late, self.facts, inputs, sizes, dtype=self.dtype, may_be_empty=empty, **past)
 
     def binding(self) -> Any:
         """onnxruntime's IOBinding of the graph that every call runs."""

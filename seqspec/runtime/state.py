@@ -16,6 +16,9 @@ Array = npt.NDArray[Any]
 MASK = "past_state.attention_mask"
 """Which positions of the past are real. Files read the joined mask of past and present, so the Session carries it."""
 
+DOCUMENTS = "past_state.document_ids"
+"""Which documents the tokens of the past are of, where a mask keeps documents apart."""
+
 
 class State(dict[str, Array]):
     """Arrays by the signature's names for the past, batch first. Pass it back as `state`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal
@@ -45,7 +45,8 @@ class Side:
 class Batch:
     """`inputs` by public name; `real` by the stack's prefix, True at real tokens.
 
-    `strides` has the prefixes of stacks that read sound, and how many frames become one position.
+    `strides` has the prefixes of stacks that read sound, and how many frames become one position. What is told of
+    positions has a value for each of these, which stand in front, and not for each frame.
     """
 
     size: int
@@ -94,7 +95,10 @@ class Batch:
         """The batch with these positions of each stack, by prefix; stacks that are not named keep all."""
         inputs = dict(self.inputs)
         for name, array in inputs.items():
-            at = picked.get(side_of(name, self.sides).prefix)
+            prefix = side_of(name, self.sides).prefix
+            at = picked.get(prefix)
+            if at is not None and prefix in self.strides and not name.endswith(("input_features", "attention_mask")):
+                at = slice(-(-self.real[prefix][0, at].size // self.strides[prefix]))  # of frames that are all real
             inputs[name] = array if at is None else _columns(name, array, at, at)
         real = {prefix: array[:, picked[prefix]] if prefix in picked else array for prefix, array in self.real.items()}
         return replace(self, inputs=inputs, real=real)
@@ -108,12 +112,18 @@ class Batch:
         """The same without an optional input."""
         return replace(self, inputs={k: v for k, v in self.inputs.items() if k != name})
 
+    def pairs(self, side: Side) -> Iterator[str]:
+        """The masks given for a stack, which have a value for each pair of positions."""
+        for name, array in self.inputs.items():
+            if array.ndim == 3 and array.dtype == np.int64 and side_of(name, self.sides) is side:
+                yield name
+
     def noise(self, *, wild: bool = False) -> Batch:
         """Other contents at padding, NaN and infinities in vectors if `wild`. Ids stay if pad_id tells the padding."""
         random = np.random.default_rng(self.seed + 1)
         inputs = dict(self.inputs)
         for side in self.sides:
-            padding, ids = ~self.real[side.prefix], f"{side.prefix}input_ids"
+            padding, ids, unseen = ~self.real[side.prefix], f"{side.prefix}input_ids", ~self.seen(side)
             for name, at in (("features", padding[..., None]), ("input_features", padding[:, None])):
                 if (vectors := f"{side.prefix}{name}") in inputs:
                     values = np.where(random.random(inputs[vectors].shape) < 0.5, np.nan, np.inf) if wild else 7.0
@@ -121,7 +131,9 @@ class Batch:
             if ids in inputs and not side.by_ids:
                 inputs[ids] = np.where(padding, inputs[ids][::-1, ::-1], inputs[ids])
             if (documents := f"{side.prefix}document_ids") in inputs:
-                inputs[documents] = np.where(padding, inputs[documents][:, ::-1], inputs[documents])
+                inputs[documents] = np.where(unseen, inputs[documents][:, ::-1], inputs[documents])
+            for name in self.pairs(side):
+                inputs[name] = np.where(unseen[:, None] | unseen[..., None], 1 - inputs[name], inputs[name])
         return replace(self, inputs=inputs)
 
 
@@ -194,14 +206,14 @@ def fill(spec: Spec, size: int, sides: tuple[Side, ...], chunks: tuple[int, ...]
         optional = f"{side.prefix}position_ids"
         # the angles of some scalings follow the largest position
         by_length = any(isinstance(a.position, Rope) and a.position.switch for a in stack.attentions())
-        if optional in ports and side.placed and not by_length and not isinstance(stack.input, Audio):
-            arrays[optional] = random.integers(0, MAX_TIME, (size, side.length))
+        shown = shrunk(kept, _stride(stack.input))
+        if optional in ports and side.placed and not by_length:
+            arrays[optional] = random.integers(0, MAX_TIME, shown.shape)
         if (types := f"{side.prefix}token_type_ids") in ports and side.typed:
             arrays[types] = random.integers(0, int((table and table.token_types) or 1), (size, side.length))
         for port in spec.signature.inputs:
             if side.started and port.name.startswith(f"{side.prefix}initial_state."):
                 arrays[port.name] = random.standard_normal((size, *(int(str(axis)) for axis in port.shape[1:])))
-        shown = shrunk(kept, _stride(stack.input))
         _tell(random, arrays, ports, side, shown, chunks if name == list(resolved.stacks)[-1] else ())
         if not side.by_ids and not isinstance(stack.input, Image) and (side.padding != "none" or (pad_id is not None)):
             arrays[f"{side.prefix}attention_mask"] = kept.astype(np.int64)
@@ -242,18 +254,21 @@ def _tell(
     kept: Array,
     chunks: tuple[int, ...],
 ) -> None:
-    """What masks are told: documents, a prefix that lies in the first chunk, pairs under names of their own."""
-    size = len(kept)
+    """What masks are told: documents, a prefix that lies in the first chunk, pairs under names of their own.
+
+    `kept`[B, T]: True at the stack's real positions.
+    """
+    size, length = kept.shape
     prefix, documents = f"{side.prefix}prefix_length", f"{side.prefix}document_ids"
     if prefix in ports and side.told:
         most = kept[:, : chunks[0] if chunks else None].sum(1)
         arrays[prefix] = random.integers(0, most + 1)
     if documents in ports and side.told:
         numbers = random.permutation(4) - 1
-        arrays[documents] = numbers[np.sort(random.integers(0, 4, (size, side.length)), 1)]
+        arrays[documents] = numbers[np.sort(random.integers(0, 4, kept.shape), 1)]
     for port in ports.values():
         if port.dtype == "int64" and len(port.shape) == 3 and port.name.startswith(side.prefix):
-            arrays[port.name] = (random.random((size, side.length, side.length)) < 0.7).astype(np.int64)
+            arrays[port.name] = (random.random((size, length, length)) < 0.7).astype(np.int64)
 
 
 def _real(random: np.random.Generator, size: int, side: Side) -> Array:

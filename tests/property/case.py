@@ -174,14 +174,15 @@ class Onnx:
         feeds = narrow(self.case.chunk(batch.masked(), start, stop, state))
         state = dict(state)
         early = next((role for role in ("encoder", "initial") if role in self.sessions), None)
+        known = batches.sizes(batch, start) | {TIME: stop - start}
         if early and not state:
-            made = self._call(early, feeds)
+            made = self._call(early, feeds, known)
             state |= {states[name].past if name in states else name: array for name, array in made.items()}
         role = "decoder" if "encoder" in self.sessions else "model"
         for carried in states.values():
             if carried.past not in state and not carried.held:
                 state[carried.past] = self._empty(carried, batch)
-        made = self._call(role, feeds | state)
+        made = self._call(role, feeds | state, known)
         after = {states[name].past: array for name, array in made.items() if name in states}
         return {k: v for k, v in made.items() if k not in states}, state | after
 
@@ -194,22 +195,15 @@ class Onnx:
         given = batch.inputs.get(f"{batch.last.prefix}initial_state.{place[1]}.{place[-1]}")
         return np.zeros(shape, kind) if given is None else given.reshape(shape).astype(kind)
 
-    def _call(self, role: str, feeds: Arrays) -> dict[str, Array]:
+    def _call(self, role: str, feeds: Arrays, known: Mapping[str, int]) -> dict[str, Array]:
+        """Outputs by name. What may be left out and is not there is zeros of the sizes that are `known`."""
         session = self.sessions[role]
         wanted = {i.name for i in session.get_inputs()}
-        types = {n for n in wanted if n.endswith("token_type_ids")}
         given = {name: array for name, array in feeds.items() if name in wanted}
-        given |= {n: np.zeros_like(feeds[n.replace("token_type_ids", "input_ids")]) for n in types - given.keys()}
-        for name in wanted - given.keys():
-            if name.endswith(("document_ids", "prefix_length")):
-                side = "decoder_" if name.startswith("decoder_") else ""
-                ports = [f"{side}{port}" for port in ("input_ids", "features", "pixel_values")]
-                data = next(feeds[port] for port in ports if port in feeds)
-                time = self.case.shapes[name][1:]  # of an image, a number
-                length = [size if isinstance(size, int) else data.shape[1] for size in time]
-                given[name] = np.zeros([len(data), *length], np.int64)
-            elif "initial_state" in name:
-                given[name] = np.zeros((len(next(iter(feeds.values()))), *self.case.shapes[name][1:]), np.float32)
+        for port in self.case.spec.signature.inputs:
+            if port.optional and port.name in wanted - given.keys():
+                shape = [evaluate(size, known) for size in port.shape]
+                given[port.name] = np.zeros(shape, np.float32 if port.dtype == "float" else np.int64)
         return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
 
 

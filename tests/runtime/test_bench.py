@@ -74,6 +74,19 @@ def test_usual_lengths_fit_a_table_of_positions(tmp_path: Path) -> None:
         bench(folder, Asked(length=17, steps=3, runs=1))
 
 
+def test_masks_grow_with_the_past(tmp_path: Path) -> None:
+    text = """
+        seqspec: 1
+        name: packed
+        decoder:
+          input: {kind: tokens, vocab_size: 9, d_model: 4}
+          mask: {all: [causal, documents, {kind: given, name: allowed}]}
+          layers: [{block: [{kind: attention, heads: 1}]}]
+        head: {kind: lm}"""
+    found = bench(seqspec.to_onnx(text, tmp_path / "out", verify=False), Asked(length=6, steps=3, runs=1))
+    assert phases(found) == STEPS
+
+
 def test_half_precision_and_kernels(tmp_path: Path) -> None:
     folder = seqspec.to_onnx(EXAMPLES / "tiny-llama.yaml", tmp_path / "out", dtype="float16", verify=False)
     found = bench(folder, Asked(length=5, steps=2, runs=1))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from small_targets import Compiled, fault, inputs
 
 import seqspec
@@ -88,6 +89,57 @@ def test_the_table_of_positions_ends(compiled: Get) -> None:
     mask = (np.arange(25) >= 6)[None]
     got = session.run({"input_ids": longer, "attention_mask": mask})["logits"][:, 6:]
     np.testing.assert_allclose(got, session.run({"input_ids": full})["logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_the_table_of_positions_ends_for_each_document(target: str, tmp_path: Path) -> None:
+    """A row of several may be longer than the table, over a few calls too."""
+    text = """
+        seqspec: 1
+        name: packed
+        decoder:
+          input: {kind: tokens, vocab_size: 9, d_model: 4}
+          position: {kind: learned, max_length: 3}
+          mask: {all: [causal, documents]}
+          layers: [{block: [{kind: attention, heads: 1}]}]
+        head: {kind: lm}"""
+    session = seqspec.Session(seqspec.to_onnx(text, tmp_path / "out", target=target))
+    model = seqspec.to_torch(text).eval()
+    row, documents = np.ones((1, 6), np.int64), np.array([[5, 5, 5, 2, 2, 5]])
+    with fault("SEQ506", "document 5", "document_ids", "4 positions", "3"):
+        session.run({"input_ids": row, "document_ids": documents})
+    with fault("SEQ506", "document 0", "4 positions"):
+        session.run({"input_ids": row[:, :4]})
+    fits = {"input_ids": row[:, :5], "document_ids": documents[:, :5]}
+    first = session.run(fits)
+    with torch.no_grad():
+        want = model(**{name: torch.from_numpy(array) for name, array in fits.items()})
+    np.testing.assert_allclose(first["logits"], want.logits.numpy(), atol=1e-5)
+    session.run({"input_ids": row[:, :1], "document_ids": documents[:, 4:5]}, first.state)
+    with fault("SEQ506", "document 5", "4 positions"):
+        session.run({"input_ids": row[:, :1], "document_ids": documents[:, 5:]}, first.state)
+    # padding is of no document
+    mask = np.array([[1, 1, 1, 1, 1, 0]])
+    session.run({"input_ids": row, "document_ids": documents, "attention_mask": mask})
+
+
+def test_the_table_of_positions_ends_for_each_document_of_a_sound(tmp_path: Path) -> None:
+    """It has room for positions, of which there are half as many as frames."""
+    text = """
+        seqspec: 1
+        name: packed
+        encoder:
+          input: {kind: audio, mel_bins: 2, convolutions: [{channels: 4, kernel: 3, stride: 2}]}
+          position: {kind: learned, max_length: 2}
+          mask: documents
+          layers: [{block: [{kind: attention, heads: 1}]}]"""
+    session = seqspec.Session(seqspec.to_onnx(text, tmp_path / "out"))
+    frames = np.ones((1, 2, 7), np.float32)
+    assert session.run({"input_features": frames, "document_ids": [[1, 1, 2, 2]]})["last_hidden_state"].shape[1] == 4
+    with fault("SEQ506", "document 1", "3 positions", "2"):
+        session.run({"input_features": frames, "document_ids": [[1, 1, 1, 2]]})
+    mask = np.array([[0, 1, 0, 1, 1, 1, 0]])
+    session.run({"input_features": frames, "attention_mask": mask, "document_ids": [[1, 1, 1, 1]]})
 
 
 def test_states(compiled: Get) -> None:

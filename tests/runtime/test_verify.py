@@ -276,6 +276,46 @@ def test_a_prefix_lies_in_the_sequence_of_its_own_stack(source: str, pool: str, 
         assert verify(folder, seed=seed).passed
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("mask", ["documents", "{kind: given, name: allowed}", "prefix"])
+def test_masks_of_a_sound_are_told_its_positions(stride: int, mask: str, tmp_path: Path) -> None:
+    """These are fewer than its frames, and stand in front even where the frames are padded on the left."""
+    text = f"""
+        seqspec: 1
+        name: heard
+        decoder:
+          causal: false
+          input: {{kind: audio, mel_bins: 3, convolutions: [{{channels: 4, kernel: 3, stride: {stride}}}]}}
+          position: rope
+          mask: {{any: [{{kind: window, size: 1}}, {mask}]}}
+          layers: [{{block: [{{kind: attention, heads: 2}}]}}]"""
+    folder = seqspec.to_onnx(text, tmp_path / "out", verify=False)
+    for seed in range(3):
+        result = verify(folder, seed=seed)
+        assert result.passed
+        assert "padded left" in {d.way for d in result.differences}
+
+
+@pytest.mark.parametrize("position", ["{kind: learned, max_length: 4}", "{kind: rope, scaling: SCALING}"])
+def test_lengths_are_limited_where_documents_count_positions(position: str, tmp_path: Path) -> None:
+    """Sequences fit the table, and steps stay below the length from which angles change."""
+    scaling = "{kind: dynamic, factor: 2.0, original_max_length: 8}"
+    text = f"""
+        seqspec: 1
+        name: packed
+        decoder:
+          input: {{kind: tokens, vocab_size: 9, d_model: 4}}
+          position: {position.replace("SCALING", scaling)}
+          mask: {{all: [causal, documents]}}
+          layers: [{{block: [{{kind: attention, heads: 1}}]}}]
+        head: {{kind: lm}}"""
+    folder = seqspec.to_onnx(text, tmp_path / "out", verify=False)
+    for seed in range(3):
+        result = verify(folder, seed=seed)
+        assert result.passed
+        assert "step by step" in {d.way for d in result.differences}
+
+
 AMPLIFYING = """
     seqspec: 1
     name: tiny
