@@ -135,6 +135,8 @@ class Attention(Op):
     [B, H, T, S], before dropout.
     """
 
+    by_order = True
+
     mask: Mask = EVERYTHING
     scale: float | None = None
     dropout: float = 0.0

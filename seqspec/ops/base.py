@@ -143,6 +143,13 @@ class Op(Data, ABC):
     view: ClassVar[bool] = False
     """Whether its output is the memory of its first input."""
 
+    positionwise: ClassVar[bool] = False
+    """Whether it computes y[..., D] from x[..., I] at the same place on the leading axes alone."""
+
+    by_order: ClassVar[bool] = False
+    """Whether results at tokens depend on the order of tokens alone, not on where in the row, between padding, they
+    stand. This also holds for all that is positionwise."""
+
     @abstractmethod
     def infer(self, *inputs: Any, **_: Any) -> tuple[Type, ...]:
         """The types of the outputs, from the input Values. ShapeError if these do not fit."""

@@ -15,6 +15,8 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 class Bias(Op):
     """x[..., N] -> x + bias; bias[N] starts at zeros. A tied linear map can have one of its own."""
 
+    positionwise = True
+
     width: int
 
     def infer(self, x: Value) -> tuple[Type, ...]:

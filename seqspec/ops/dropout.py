@@ -15,6 +15,8 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, TorchWriter, Type, Wei
 class Dropout(Op):
     """x -> x · Bernoulli(1 − p) / (1 − p) while training, x otherwise: each element is dropped with probability p."""
 
+    positionwise = True
+
     p: float
 
     def infer(self, x: Value) -> tuple[Type, ...]:

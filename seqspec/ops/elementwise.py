@@ -34,6 +34,8 @@ class Unary(Op):
     `gelu` is x·Φ(x), by erf; `gelu_tanh` approximates it by a tanh (GPT-2); `silu` is x·σ(x).
     """
 
+    positionwise = True
+
     kind: Activation
 
     def infer(self, x: Value) -> tuple[Type, ...]:
@@ -94,6 +96,8 @@ class Unary(Op):
 class Add(Op):
     """a, b -> a + b, broadcast as in NumPy."""
 
+    positionwise = True
+
     def infer(self, a: Value, b: Value) -> tuple[Type, ...]:
         return (Type(broadcast(a.shape, b.shape), a.dtype),)
 
@@ -116,6 +120,8 @@ class Add(Op):
 @primitive
 class Multiply(Op):
     """a, b -> a · b, broadcast as in NumPy."""
+
+    positionwise = True
 
     def infer(self, a: Value, b: Value) -> tuple[Type, ...]:
         return (Type(broadcast(a.shape, b.shape), a.dtype),)
@@ -140,6 +146,8 @@ class Multiply(Op):
 @primitive
 class Scale(Op):
     """x -> factor · x"""
+
+    positionwise = True
 
     factor: float
 

@@ -17,6 +17,8 @@ class Embedding(Op):
     0.02 is that of GPT-2 and BERT. nn.Embedding's 1.0 would make the logits of a tied head √D times too large at first.
     """
 
+    by_order = True
+
     count: int
     width: int
 
@@ -49,6 +51,8 @@ class Embedding(Op):
 @primitive
 class Lookup(Op):
     """ids[...], table[count, D] -> table[id] [..., D], where another part owns the table."""
+
+    by_order = True
 
     def infer(self, ids: Value, table: Value) -> tuple[Type, ...]:
         _check_ids(ids)

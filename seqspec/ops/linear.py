@@ -25,6 +25,8 @@ from seqspec.ops.base import (
 class Linear(Op):
     """x[..., I] -> x Wᵀ + b [..., O]; weight[O, I] as in torch. Weight and bias start uniform in ±gain/√I."""
 
+    positionwise = True
+
     inputs: int
     outputs: int
     bias: bool = True
@@ -70,6 +72,8 @@ class Linear(Op):
 class TiedLinear(Op):
     """x[..., I], weight[O, I] -> x Wᵀ [..., O], where another part owns the weight, such as an embedding table."""
 
+    positionwise = True
+
     def infer(self, x: Value, weight: Value) -> tuple[Type, ...]:
         if x.shape[-1] != weight.shape[-1]:
             raise ShapeError(f"a tied table {show(weight.shape)} cannot read {show(x.shape)}")
@@ -98,6 +102,8 @@ class PartLinear(Op):
 
     `TiedPartLinear` is the other part: W₁ x + W₂ y = W [x; y].
     """
+
+    positionwise = True
 
     inputs: int
     more: int
@@ -132,6 +138,8 @@ class PartLinear(Op):
 @primitive
 class TiedPartLinear(Op):
     """y[..., J], weight[O, I + J] -> y W₂ᵀ [..., O], where W₂ is the weight without its first I columns."""
+
+    positionwise = True
 
     inputs: int
 

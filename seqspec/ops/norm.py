@@ -18,6 +18,8 @@ class LayerNorm(Op):
     Without `bias` there is no shift at all, neither in the weights nor in the exported file.
     """
 
+    positionwise = True
+
     width: int
     eps: float = 1e-5
     bias: bool = True
@@ -61,6 +63,8 @@ class RMSNorm(Op):
     `weight` is the whole factor; Gemma's 1 + w is `OffsetRMSNorm`. In half precision the result is rounded once, after
     the weight; Llama's own code also rounds before it.
     """
+
+    positionwise = True
 
     width: int
     eps: float = 1e-6
@@ -108,6 +112,8 @@ class OffsetRMSNorm(Op):
 
     Gemma's offset is 1, so weight decay draws the factor to 1, not to 0.
     """
+
+    positionwise = True
 
     width: int
     eps: float = 1e-6

@@ -28,6 +28,8 @@ class Normalize(Op):
     There is no epsilon: that of torch.nn.functional.normalize, 1e-12, is zero in float16.
     """
 
+    positionwise = True
+
     def infer(self, x: Value) -> tuple[Type, ...]:
         return (Type(x.shape, x.dtype),)
 

@@ -14,6 +14,7 @@ class OrZeros(Op):
     """given[B, T]?, like[B, T] -> given, or zeros like `like` if it is None."""
 
     likes = (1,)
+    by_order = True
 
     def infer(self, given: Value | None, like: Value) -> tuple[Type, ...]:
         if given is not None and (given.shape, given.dtype) != (like.shape, like.dtype):

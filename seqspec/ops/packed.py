@@ -25,6 +25,8 @@ class Part(Data):
 class PackedLinear(Op):
     """x[..., I] -> [x W₁ᵀ + b₁, x W₂ᵀ + b₂, …] [..., ΣO]; each part owns weight[O, I] and bias[O] as `Linear` does."""
 
+    positionwise = True
+
     inputs: int
     parts: tuple[Part, ...]
 
@@ -82,6 +84,8 @@ class PackedLinear(Op):
 @primitive
 class Split(Op):
     """x[..., ΣO] -> parts [..., O] of these sizes."""
+
+    positionwise = True
 
     sizes: tuple[int, ...]
 

@@ -135,6 +135,8 @@ class ZeroPadding(Op):
     Values at padding, NaN included, cannot spread from there, and get no gradient.
     """
 
+    by_order = True
+
     def infer(self, x: Value, mask: Value | None) -> tuple[Type, ...]:
         return (Type(x.shape, x.dtype),)
 

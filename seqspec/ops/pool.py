@@ -101,6 +101,8 @@ class Pool(Op):
     covers all chunks so far: a chunk without real tokens, or of length 0, changes nothing.
     """
 
+    by_order = True
+
     kind: Kind
     stateful: bool = False
 

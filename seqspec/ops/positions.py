@@ -71,6 +71,8 @@ class Positions(Op):
     real token is at 0. Given position_ids win. In PyTorch the result is one row [1, T] if nothing is padded.
     """
 
+    by_order = True
+
     looks_back: bool = False
 
     def infer(self, x: Value, mask: Value | None, position_ids: Value | None) -> tuple[Type, ...]:
@@ -119,6 +121,8 @@ class LearnedPositions(Op):
     A position beyond the table or below 0 is an error.
     """
 
+    by_order = True
+
     max_length: int
     width: int
 
@@ -161,6 +165,7 @@ class SinusoidalPositions(Op):
     """
 
     likes = (1,)
+    by_order = True
 
     width: int
     layout: Literal["interleaved", "half_split"] = "interleaved"

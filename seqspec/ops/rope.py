@@ -75,6 +75,7 @@ class RopeTables(Op):
     """
 
     likes = (1,)
+    by_order = True
 
     width: int
     theta: float
@@ -140,6 +141,8 @@ class Rope(Op):
     Pair (a, b) -> (a cos − b sin, b cos + a sin). `half_split` pairs channels (i, i + width/2), as Hugging Face stores
     LLaMA's weights; `interleaved` pairs (2i, 2i + 1), as GPT-J and the original paper do.
     """
+
+    by_order = True
 
     layout: Literal["half_split", "interleaved"]
     width: int

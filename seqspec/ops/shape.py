@@ -15,6 +15,8 @@ from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWrite
 class Concat(Op):
     """x[..., I], y[..., J], … -> [..., I + J + …]"""
 
+    positionwise = True
+
     def infer(self, *inputs: Value) -> tuple[Type, ...]:
         first = inputs[0]
         if any(x.shape[:-1] != first.shape[:-1] for x in inputs):
@@ -95,6 +97,7 @@ class SplitHeads(Op):
     """x[B, T, H·d] -> [B, H, T, d]; head h holds channels h·d to (h + 1)·d."""
 
     view = True
+    by_order = True
 
     heads: int
     width: int
@@ -122,6 +125,7 @@ class MergeHeads(Op):
     """x[B, H, T, d] -> [B, T, H·d]"""
 
     view = True
+    by_order = True
 
     def infer(self, x: Value) -> tuple[Type, ...]:
         if len(x.shape) != 4:

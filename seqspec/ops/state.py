@@ -61,6 +61,8 @@ class SelectState(Op):
 class MergeDirections(Op):
     """y[B,T,2H] -> forward + backward [B,T,H]"""
 
+    positionwise = True
+
     def infer(self, y: Value) -> tuple[Type, ...]:
         width = y.shape[-1]
         if not isinstance(width, int) or width % 2:

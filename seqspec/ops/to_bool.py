@@ -24,6 +24,8 @@ def to_bool(mask):
 class ToBool(Op):
     """x -> x ≠ 0, as bool: the mask that an attention_mask of ones and zeros says."""
 
+    by_order = True
+
     def infer(self, x: Value) -> tuple[Type, ...]:
         return (Type(x.shape, "bool"),)
 

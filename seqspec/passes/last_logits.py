@@ -12,16 +12,10 @@ from dataclasses import replace
 from seqspec.graph.dims import PAST, TIME, dim
 from seqspec.graph.ir import Graph, Node, Param, Value
 from seqspec.graph.signature import output_name
-from seqspec.ops.bias import Bias
-from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
-from seqspec.ops.linear import Linear, TiedLinear
-from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.pool import Pool
 from seqspec.ops.shape import Unsqueeze
 from seqspec.ops.to_bool import ToBool
 from seqspec.passes.rewrite import nodes, outputs_of, retyped
-
-_POSITIONWISE = (Add, Bias, LayerNorm, Linear, Multiply, RMSNorm, Scale, TiedLinear, Unary)
 
 
 def has_logits(graph: Graph) -> bool:
@@ -73,7 +67,7 @@ def _short(items: list[Node], logits: Value, public: set[str]) -> list[Node]:
         (name, *others) = (v.name for v in node.outputs)
         alone = name == logits.name if name in public else bool(readers[name])
         read = [v for v in node.inputs if v is not None and not isinstance(v, Param) and len(v.shape) == 3]
-        alike = isinstance(node.op, _POSITIONWISE) and all(_moves(v) and v.shape[0] == logits.shape[0] for v in read)
+        alike = node.op.positionwise and all(_moves(v) and v.shape[0] == logits.shape[0] for v in read)
         if alike and alone and not others and all(id(n) in wanted for n in readers[name]):
             wanted.add(id(node))
             found.append(node)

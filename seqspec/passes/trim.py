@@ -10,35 +10,16 @@ from dataclasses import replace
 
 from seqspec.graph.dims import PAST, Size, names
 from seqspec.graph.ir import Graph, Node, Region, Value
-from seqspec.ops.attention import Attention
-from seqspec.ops.elementwise import Add, Multiply, Scale, Unary
-from seqspec.ops.embedding import Embedding, Lookup
-from seqspec.ops.linear import Linear, TiedLinear
-from seqspec.ops.norm import LayerNorm, RMSNorm
-from seqspec.ops.normalize import Normalize
-from seqspec.ops.optional import OrZeros
-from seqspec.ops.padding import ZeroPadding
-from seqspec.ops.pool import Pool
-from seqspec.ops.positions import LearnedPositions, Positions, SinusoidalPositions
-from seqspec.ops.rope import Rope, RopeTables
-from seqspec.ops.shape import MergeHeads, SplitHeads
 from seqspec.ops.to_bool import ToBool
 from seqspec.ops.trim import TRIMMED, Trim
 from seqspec.passes.rewrite import nodes, retyped, with_inputs
-
-_UNMOVED = (
-    Add, Attention, Embedding, LayerNorm, LearnedPositions, Linear, Lookup, MergeHeads, Multiply, Normalize, OrZeros,
-    Pool, Positions, RMSNorm, Rope, RopeTables, Scale, SinusoidalPositions, SplitHeads, TiedLinear, ToBool, Unary,
-    ZeroPadding,
-)  # fmt: skip
-"""Ops whose results do not depend on where tokens are in the row."""
 
 
 def trim(graph: Graph) -> Graph:
     """The flat graph of a stateless stack, computing on the trimmed input if all its ops allow that."""
     region, items = graph.root, nodes(graph.root)
     mask = next((n.outputs[0] for n in items if isinstance(n.op, ToBool)), None)
-    if mask is None or region.states or not all(isinstance(n.op, _UNMOVED) for n in items):
+    if mask is None or region.states or not all(n.op.positionwise or n.op.by_order for n in items):
         return graph
     time = mask.shape[1]
     if PAST in names(time):

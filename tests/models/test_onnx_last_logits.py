@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from small_models import Array, Runner, close, feeds, make, random_weights, reference
+from small_models import SPECS, Array, Runner, close, feeds, make, random_weights, reference
 from test_onnx_attention import CUTS, PATTERNS, calls, judged, mask_of
 
 import seqspec
@@ -29,6 +29,13 @@ SPEC = {
     "head": {"kind": "lm", "tied": True},
 }
 
+SPECS["gemma"] = (
+    SPECS["grouped"]
+    .replace("norm: rmsnorm", "norm: {kind: rmsnorm, offset: 1}")
+    .replace("norm_placement: pre", "norm_placement: sandwich")
+    .replace("kind: lm}", "kind: lm, softcap: 3}")
+)
+
 
 def last_real(whole: Array, mask: Array, start: int) -> tuple[Array, Array]:
     """Which rows have a real token from `start` on, and their logits at the last one."""
@@ -43,7 +50,7 @@ def chunk_mask(call: dict[str, Array]) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("target", ["cpu", "portable"])
-@pytest.mark.parametrize("name", ["grouped", "mistral", "gpt", "lstm_lm"])
+@pytest.mark.parametrize("name", ["grouped", "mistral", "gpt", "gemma", "lstm_lm"])
 def test_they_are_the_last_real_ones(name: str, target: Any) -> None:
     graph = make(name)
     weights = random_weights(graph)
@@ -83,8 +90,9 @@ def test_of_a_tied_map_with_a_bias() -> None:
     close(found[rows, 0], logits)
 
 
-def test_the_last_feed_forward_is_computed_there_alone() -> None:
-    made = model(make("grouped"), logits="last")
+@pytest.mark.parametrize("name", ["grouped", "gemma"])
+def test_the_last_feed_forward_is_computed_there_alone(name: str) -> None:
+    made = model(make(name), logits="last")
     onnx.checker.check_model(ir.to_proto(made), full_check=True)
     shapes = {n.name: [str(d) for d in n.outputs[0].shape or ()] for n in made.graph if n.op_type == "MatMul"}
     last = [name for name, shape in shapes.items() if shape[1] == "1"]

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from cases import ROWS
 from harness import Input, Row, assert_close, reference, run_onnx, run_torch, shapes, torch_arguments, torch_module
 
 import seqspec.ops
-from seqspec.graph.dims import BATCH, dim
+from seqspec.graph.dims import BATCH, TIME, dim
 from seqspec.ops.base import Op
 from seqspec.ops.dropout import Dropout
 
@@ -66,3 +67,32 @@ def _concrete() -> Iterator[type[Op]]:
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if issubclass(kind, Op) and not inspect.isabstract(kind):
                 yield kind
+
+
+def test_which_ops_are_positionwise() -> None:
+    found: dict[type[Op], bool] = {}
+    for row in filter(_along_positions, ROWS):
+        kind = type(row.op)
+        found[kind] = found.get(kind, True) and _each_alone(row)
+    assert {kind.__name__ for kind in found if found[kind]} == {k.__name__ for k in _concrete() if k.positionwise}
+
+
+def _along_positions(row: Row) -> bool:
+    """Whether all that it reads and makes is [B, T, …] and it carries nothing, so that positions may come alone."""
+    whole = [x for x in row.inputs if x is not None and dim(TIME) in x.shape]
+    shapes = [*(x.shape for x in whole), *(v.shape for v in row.outputs)]
+    return bool(whole) and not row.region.states and all(len(s) == 3 and s[1] == dim(TIME) for s in shapes)
+
+
+def _each_alone(row: Row) -> bool:
+    """Whether every position gives alone what it gives among the others."""
+    for place in range(row.sizes[TIME]):
+        inputs = tuple(
+            replace(x, array=x.array[:, place : place + 1]) if x is not None and dim(TIME) in x.shape else x
+            for x in row.inputs
+        )
+        alone = reference(replace(row, inputs=inputs, sizes={**row.sizes, TIME: 1}))
+        for got, among in zip(alone, reference(row), strict=True):
+            if not np.allclose(got, among[:, place : place + 1], rtol=1e-12, atol=1e-12):
+                return False
+    return True
