@@ -55,8 +55,9 @@ class GroupQueryAttention(FusedOp):
         """The body. A past longer than the mask covers is a buffer, and its unused rest is kept."""
         if not pasts:
             return o.region(self.body, args, ())
-        held, total = o.size(pasts[0], 2), o.size(args[1], 1)
-        past = o.Sub(total, o.size(args[0], 1))
+        # read here, off values of this branch: each value from outside costs every call, this way taken or not
+        held, total = o.Shape(pasts[0], start=2, end=3), o.size(args[1], 1)
+        past = o.Sub(total, o.Shape(args[0], start=1, end=2))
 
         def in_buffer() -> list[Any]:
             axis = o.ints(2)
@@ -118,17 +119,22 @@ class GroupQueryAttention(FusedOp):
 
 
 def _lengths(o: OnnxWriter, mask: Any, time: Any, rows: int | None, stateful: bool) -> list[Any]:
-    """mask[B, S], T as [1] -> see `GroupQueryAttention._lengths`."""
+    """mask[B, S], T as [1] -> see `GroupQueryAttention._lengths`.
+
+    A row's last real token may stand where the count of its real tokens says and no further; after a past, which has
+    to be whole, in the last column.
+    """
     size = o.Shape(mask, start=1)
-    total = o.Squeeze(size)
-    count = o.ReduceSum(o.cast(mask, "int32"), o.ints(1), keepdims=0)
-    columns = o.Range(o.scalar(0, "int32"), o.cast(total, "int32"), o.scalar(1, "int32"))
-    in_front = o.Equal(o.Less(columns, o.Unsqueeze(count, o.ints(1))), mask)
-    least = o.cast(o.ReduceMin(count, keepdims=0), "int64")
-    fits = o.And(o.cast(o.ReduceMin(o.cast(in_front, "int32"), keepdims=0), "bool"), o.Greater(least, o.ints(0)))
+    total = o.cast(o.Squeeze(size), "int32")
+    real = o.cast(mask, "int32")
+    last = o.Sub(o.ReduceSum(real, o.ints(1), keepdims=0), o.scalar(1, "int32"))
+    bound = o.ArgMax(real, axis=1, keepdims=0, select_last_index=1)
     if stateful:
-        one = o.Equal(o.Min(time, o.Shape(mask, end=1)), o.ints(1))
-        fits = o.And(fits, o.Or(o.Equal(time, size), o.And(o.Equal(least, size), one)))
+        # the last column, S - 1, or one that no row has, if it is a chunk of several tokens in several rows
+        column = o.Add(size, o.Sub(o.Min(time, o.Shape(mask, end=1)), o.ints(2)))
+        bound = o.Where(o.Equal(time, size), bound, column)
+    beyond = o.ReduceMax(o.Sub(bound, o.cast(last, "int64")), keepdims=0)
+    fits = o.LessOrEqual(beyond, o.scalar(0, "int64"))
     if rows is not None:
-        fits = o.And(fits, o.LessOrEqual(size, o.ints(rows)))
-    return [o.Squeeze(fits), o.Sub(count, o.scalar(1, "int32")), o.cast(total, "int32")]
+        fits = o.And(fits, o.LessOrEqual(total, o.scalar(rows, "int32")))
+    return [fits, last, total]

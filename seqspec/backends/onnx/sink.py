@@ -1,7 +1,7 @@
-"""Moves nodes that only the else branches of several Ifs read into an If of their own, so that they run only if needed.
+"""Moves nodes that only the else branches of several Ifs read into the first of these branches.
 
-The fallbacks of a kernel share a mask and rotary tables. These are computed before the first of the Ifs, by an If with
-the same condition, which gives empty tensors where the kernel is used.
+The fallbacks of a kernel share a mask and rotary tables. The first If hands them on to the others, as further outputs,
+which are empty tensors where the kernel is used. An If of their own would cost as much as one around a kernel.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def sink(graph: ir.Graph) -> None:
     for node in graph:
         if node.op_type == "If" and node.inputs[0] is not None:
             asking.setdefault(node.inputs[0], []).append(node)
-    for condition, nodes in asking.items():
+    for nodes in asking.values():
         if len(nodes) > 1:
-            _sink(graph, condition, nodes)
+            _sink(graph, nodes)
 
 
-def _sink(graph: ir.Graph, condition: ir.Value, asking: list[ir.Node]) -> None:
-    inside = {id(node) for asked in asking for node in _branch(asked).all_nodes()}
+def _sink(graph: ir.Graph, asking: list[ir.Node]) -> None:
+    inside = {id(node) for asked in asking for node in _branch(asked, "else_branch").all_nodes()}
     early = list(_early(graph))
     sunk: list[ir.Node] = []
     for node in reversed(early):
@@ -34,23 +34,28 @@ def _sink(graph: ir.Graph, condition: ir.Value, asking: list[ir.Node]) -> None:
         if uses and all(id(n) in inside for n in uses) and not any(v.is_graph_output() for v in node.outputs):
             inside.add(id(node))
             sunk.append(node)
-    if not sunk:
-        return
-    sunk.reverse()
-    within = {id(node) for node in sunk}
-    crossing = [v for n in sunk for v in n.outputs if any(id(u.node) not in within for u in v.uses())]
-    made = [ir.Value(name=f"{v.name}/where_needed", type=v.type, shape=_own_sizes(v)) for v in crossing]
-    for value, new in zip(crossing, made, strict=True):
+    if sunk:
+        graph.remove(sunk)
+        _hand_on(asking[0], sunk[::-1])
+
+
+def _hand_on(first: ir.Node, sunk: list[ir.Node]) -> None:
+    """Puts nodes into the else branch of `first`, and gives what others read of them as outputs of `first`."""
+    kernel, needed = _branch(first, "then_branch"), _branch(first, "else_branch")
+    needed.insert_before(next(iter(needed)), sunk)
+    within = {id(node) for node in needed.all_nodes()}
+    crossing = [v for n in sunk for v in n.outputs if any(id(use.node) not in within for use in v.uses())]
+    nothing = [_empty(value) for value in crossing]
+    kernel.extend(nothing)
+    kernel.outputs.extend(node.outputs[0] for node in nothing)
+    needed.outputs.extend(crossing)
+    count = len(first.outputs)
+    first.resize_outputs(count + len(crossing))
+    for value, new in zip(crossing, first.outputs[count:], strict=True):
+        new.name, new.type, new.shape = f"{value.name}/where_needed", value.type, _own_sizes(value)
         for use in tuple(value.uses()):
             if id(use.node) not in within:
                 use.node.replace_input_with(use.idx, new)
-    graph.remove(sunk)
-    needed = ir.Graph([], crossing, nodes=sunk, name="needed")
-    nothing = [_empty(value) for value in crossing]
-    empty = ir.Graph([], [node.outputs[0] for node in nothing], nodes=nothing, name="not_needed")
-    branches = [ir.AttrGraph("then_branch", empty), ir.AttrGraph("else_branch", needed)]
-    name = f"{condition.name}/where_needed"
-    graph.insert_before(asking[0], ir.Node("", "If", [condition], branches, outputs=made, name=name))
 
 
 def _own_sizes(value: ir.Value) -> ir.Shape | None:
@@ -74,8 +79,8 @@ def _early(graph: ir.Graph) -> Iterator[ir.Node]:
             yield node
 
 
-def _branch(node: ir.Node) -> ir.Graph:
-    return node.attributes["else_branch"].as_graph()
+def _branch(node: ir.Node, name: str) -> ir.Graph:
+    return node.attributes[name].as_graph()
 
 
 def _empty(value: ir.Value) -> ir.Node:
