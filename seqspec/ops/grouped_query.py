@@ -128,13 +128,13 @@ def _lengths(o: OnnxWriter, mask: Any, time: Any, rows: int | None, stateful: bo
     total = o.cast(o.Squeeze(size), "int32")
     real = o.cast(mask, "int32")
     last = o.Sub(o.ReduceSum(real, o.ints(1), keepdims=0), o.scalar(1, "int32"))
-    bound = o.ArgMax(real, axis=1, keepdims=0, select_last_index=1)
+    columns = o.Range(o.scalar(0, "int32"), total, o.scalar(1, "int32"))
+    bound = o.ReduceMax(o.Mul(real, columns), o.ints(1), keepdims=0)
     if stateful:
         # the last column, S - 1, or one that no row has, if it is a chunk of several tokens in several rows
         column = o.Add(size, o.Sub(o.Min(time, o.Shape(mask, end=1)), o.ints(2)))
-        bound = o.Where(o.Equal(time, size), bound, column)
-    beyond = o.ReduceMax(o.Sub(bound, o.cast(last, "int64")), keepdims=0)
-    fits = o.LessOrEqual(beyond, o.scalar(0, "int64"))
+        bound = o.Where(o.Equal(time, size), bound, o.cast(column, "int32"))
+    fits = o.LessOrEqual(o.ReduceMax(o.Sub(bound, last), keepdims=0), o.scalar(0, "int32"))
     if rows is not None:
         fits = o.And(fits, o.LessOrEqual(total, o.scalar(rows, "int32")))
     return [fits, last, total]

@@ -10,7 +10,7 @@ import onnx
 import onnx.inliner
 import onnx_ir as ir
 import pytest
-from small_models import Array, Runner, close, make, opened, random_weights, reference, run
+from small_models import SPECS, Array, Runner, close, make, opened, random_weights, reference, run
 
 from seqspec.backends.onnx import export, model
 from seqspec.graph.ir import Graph
@@ -146,8 +146,6 @@ def test_padding_that_all_rows_have_is_not_computed(mask: Any, target: str) -> N
 
 
 def test_padding_that_an_output_shows_is_computed() -> None:
-    from small_models import SPECS
-
     SPECS["hidden"] = SPECS["bert"].partition("head:")[0]
     made = model(make("hidden"), random_weights(make("hidden")))
     assert "trimmed_sequence_length" not in {str(d) for n in made.graph for v in n.outputs if v.shape for d in v.shape}
@@ -219,6 +217,28 @@ def test_one_projection_and_one_node_where_attention_was() -> None:
     assert top.count("MatMul") == 1 + 3 * 5
     assert top.count("If") == 3
     assert not {"CumSum", "Cos", "Expand", "Attention", "RotaryEmbedding"} & set(top)
+
+
+@pytest.mark.parametrize("name", ["grouped", "mistral", "gpt", "bert"])
+def test_attention_reads_heads_as_they_are_projected(name: str) -> None:
+    nodes = list(model(make(name), target="portable").graph)
+    assert moved(nodes) == 0
+    found = [node for node in nodes if node.op_type == "Attention"]
+    cached = name != "bert"
+    assert {(len(node.inputs), len(node.outputs)) for node in found} == {(6, 3) if cached else (4, 1)}
+
+
+def test_heads_that_are_normed_first_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    normed = SPECS["grouped"].replace("head_dim: 16", "head_dim: 16, qk_norm: {kind: rmsnorm}")
+    monkeypatch.setitem(SPECS, "normed", normed)
+    nodes = list(model(make("normed"), target="portable").graph)
+    assert moved(nodes) == 3 * 4
+    assert {len(node.inputs) for node in nodes if node.op_type == "Attention"} == {4}
+
+
+def moved(nodes: list[ir.Node]) -> int:
+    """How many transposes move an axis of heads."""
+    return sum(node.op_type == "Transpose" and len(node.attributes["perm"].as_ints()) == 4 for node in nodes)
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

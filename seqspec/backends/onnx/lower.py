@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import onnx_ir as ir
 
 from seqspec.backends.onnx.attributes import OPSET, optional_outputs
+from seqspec.backends.onnx.heads import flatten_heads
 from seqspec.backends.onnx.infer import infer_shapes
 from seqspec.backends.onnx.main import MainWriter
 from seqspec.backends.onnx.sink import sink
@@ -44,6 +45,7 @@ def _assemble(name: str, inputs: list[ir.Value], outputs: list[ir.Value], writer
     nodes = list(_read(writer.blocks[0].nodes, outputs))
     weights = [v for v in writer.initializers.values() if v.uses()]
     graph = ir.Graph(inputs, outputs, nodes=nodes, name=name, opset_imports={"": OPSET})
+    flatten_heads(graph)
     _leave_out(graph.all_nodes())
     functions = writer.functions.all()
     for function in functions:
