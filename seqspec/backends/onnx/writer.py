@@ -51,10 +51,6 @@ class Writer:
         """An input of the main graph, or of the body at `depth`."""
         made = self._value(name, depth)
         self.type(made, value)
-        if depth == 0:
-            for axis, size in enumerate(value.shape):
-                if isinstance(size, Dim):
-                    self._measured.setdefault(size, (made, axis))
         return made
 
     def lower(
@@ -98,6 +94,10 @@ class Writer:
         """Gives `made` the shape and element type of `value`."""
         self._shapes[made] = value.shape
         made.shape, made.dtype = onnx_shape(value.shape), element(value.dtype, self.dtype)
+        if self._depths[made] == 0:
+            for axis, size in enumerate(value.shape):
+                if isinstance(size, Dim):
+                    self._measured.setdefault(size, (made, axis))
 
     # what faces call
 
@@ -136,7 +136,7 @@ class Writer:
             size = self._shapes[x][axis]
             if isinstance(size, int):
                 return self.ints(size)
-            # if an input has this size, all read it there
+            # all read it off one value, an input if one has it
             x, axis = self._measured.get(size, (x, axis))
         end = {"end": axis + 1} if axis != -1 else {}
         return self._once("Shape", "", "", [x], {"start": axis, **end}, 1, self._depths[x])[0]
