@@ -76,7 +76,8 @@ ort.SessionOptions = OneThread
 def of_session(folder: Path, work: Work) -> Run:
     """Our Session."""
     session = Session(folder)
-    return (lambda: _spoken(session, work)) if work.greedy else (lambda: session.run(work.inputs))
+    inputs = work.inputs
+    return (lambda: _spoken(session, work)) if work.greedy else (lambda: session.run(inputs))
 
 
 def of_file(file: Path, work: Work) -> Run:

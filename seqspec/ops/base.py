@@ -116,6 +116,19 @@ class OnnxWriter(Protocol):
     def scan(self, body: Region, carried: int, scanned: int, args: tuple[Any, ...]) -> list[Any]:
         """A Scan over a region; see `ops.loop`."""
 
+    def steps(
+        self,
+        write: Callable[..., Sequence[Any]],
+        states: Sequence[Any],
+        moving: Sequence[Any],
+        inputs: Sequence[Value],
+        backward: bool = False,
+    ) -> list[Any]:
+        """A Scan over the first axis of `moving` -> the last states, ys. `inputs` describe those of a step.
+
+        `write` is given the states and a step of each of `moving`, and returns the new states and a step of each y.
+        """
+
     def contributed(self, op: FusedOp, args: Sequence[Any], pasts: Sequence[Any]) -> list[Any]:
         """A node of the fused kernel, and a function of the same name in plain ONNX; see `ops.fused`."""
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from seqspec.ops.base import Array, Helper, OnnxWriter, primitive
 from seqspec.ops.recurrent import Recurrent
-from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid, state_gates
+from seqspec.ops.recurrent_rule import Bias, Gates, Rule, sigmoid, state_gates
 
 Reset = Literal["after", "before"]
 Update = Literal["keep", "write"]
@@ -50,6 +50,14 @@ class GruRule(Rule):
         return 3 if self.reset == "after" else 2
 
     @property
+    def in_cudnn(self) -> bool:
+        return self.reset == "after"
+
+    @property
+    def sums_biases(self) -> bool:
+        return self.reset == "before"
+
+    @property
     def onnx_attributes(self) -> dict[str, Any]:
         return {"linear_before_reset": int(self.reset == "after")}
 
@@ -80,10 +88,10 @@ class GruRule(Rule):
         n = np.tanh(x @ W_n.T + b_n + inner)
         return ((1 - z) * n + z * h if self.update == "keep" else (1 - z) * h + z * n,)
 
-    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         (h,) = state
         if self.reset == "after":
-            x_r, x_z, x_n = o.many("Split", 3, input_gates(o, x, bias), axis=-1, num_outputs=3)
+            x_r, x_z, x_n = o.many("Split", 3, gates, axis=-1, num_outputs=3)
             h_r, h_z, h_n = o.many("Split", 3, state_gates(o, h, bias), axis=-1, num_outputs=3)
             r, z = o.Sigmoid(o.Add(x_r, h_r)), o.Sigmoid(o.Add(x_z, h_z))
             n = o.Tanh(o.Add(x_n, o.Mul(r, h_n)))
@@ -91,8 +99,7 @@ class GruRule(Rule):
             rows = 2 * hidden_size
             both = o.derived("gates_r_z", (rows, hidden_size), lambda np, u: u[:rows], "weight_hh")
             new = o.derived("gate_n", (hidden_size, hidden_size), lambda np, u: u[rows:], "weight_hh")
-            x_all = input_gates(o, x, bias, summed=3 * hidden_size)
-            x_r_z, x_n = o.many("Split", 2, x_all, o.ints(rows, hidden_size), axis=-1)
+            x_r_z, x_n = o.many("Split", 2, gates, o.ints(rows, hidden_size), axis=-1)
             r, z = o.many("Split", 2, o.Sigmoid(o.Gemm(h, both, x_r_z, transB=1)), axis=-1, num_outputs=2)
             n = o.Tanh(o.Gemm(o.Mul(r, h), new, x_n, transB=1))
         base, other = (n, h) if self.update == "keep" else (h, n)

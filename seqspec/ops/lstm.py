@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from seqspec.graph.ir import Init
 from seqspec.ops.base import Array, Helper, OnnxWriter, primitive
 from seqspec.ops.recurrent import Recurrent
-from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid, uniform
+from seqspec.ops.recurrent_rule import Bias, Gates, Rule, matrix, sigmoid, uniform
 
 
 @primitive
@@ -82,16 +82,16 @@ class LstmRule(Rule):
     def in_onnx(self) -> bool:
         return self.projection_size is None
 
+    @property
+    def in_cudnn(self) -> bool:
+        return self.native_cell
+
     def widths(self, hidden_size: int) -> tuple[int, ...]:
         return (self.projection_size or hidden_size, hidden_size)
 
     def more_parameters(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
         peephole: dict[str, tuple[int, ...]] = {"weight_ch": (3 * hidden_size,)} if self.peepholes else {}
         return peephole | ({"weight_hr": (self.projection_size, hidden_size)} if self.projection_size else {})
-
-    def onnx_peephole(self, np: Any, weight: Array) -> Array:
-        i, f, o = np.split(weight, 3)
-        return np.concatenate([i, o, f])
 
     def step(self) -> Helper:
         name = "lstm_step" + "_peepholes" * self.peepholes + "_projected" * bool(self.projection_size)
@@ -118,16 +118,16 @@ class LstmRule(Rule):
         h = sigmoid(np, o + p_o * new) * np.tanh(new)
         return h if w.projection is None else h @ w.projection.T, new
 
-    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         h, c = state
-        gates = o.Gemm(h, o.param("weight_hh"), input_gates(o, x, bias, summed=4 * hidden_size), transB=1)
+        gates = o.Gemm(h, matrix(o, "weight_hh"), gates)
         i, f, g, out = o.many("Split", 4, gates, axis=-1, num_outputs=4)
         p_i = p_f = p_o = None
         if self.peepholes:
             p_i, p_f, p_o = o.many("Split", 3, o.param("weight_ch"), axis=0, num_outputs=3)
         new = o.Add(o.Mul(o.Sigmoid(_peeping(o, f, p_f, c)), c), o.Mul(o.Sigmoid(_peeping(o, i, p_i, c)), o.Tanh(g)))
         h = o.Mul(o.Sigmoid(_peeping(o, out, p_o, new)), o.Tanh(new))
-        return o.Gemm(h, o.param("weight_hr"), None, transB=1) if self.projection_size else h, new
+        return o.Gemm(h, matrix(o, "weight_hr")) if self.projection_size else h, new
 
 
 def _peeping(o: OnnxWriter, gate: Any, weight: Any, c: Any) -> Any:

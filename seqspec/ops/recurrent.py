@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 from seqspec.graph.dims import Shape, Size, show
 from seqspec.graph.ir import Init, Param, State, Value
-from seqspec.ops import recurrent_onnx
+from seqspec.ops import recurrent_onnx, recurrent_scan
 from seqspec.ops.base import Array, Expr, Helper, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.recurrent_rule import (
-    BIAS_NAMES,
     BIASES,
     Bias,
     Gates,
@@ -182,49 +181,15 @@ class Recurrent(Op):
         return Expr(f"{function}({', '.join(map(str, arguments))})")
 
     def onnx(self, o: OnnxWriter, *inputs: Any) -> tuple[Any, ...]:
-        x, mask, given, pasts = self._arguments(inputs)
-        starts = [_first(past, start, None) for past, start in zip(pasts, given, strict=True)]
+        x, mask, starts = self.onnx_arguments(inputs)
         if not self.rule.in_onnx:
-            from seqspec.ops.recurrent_scan import run  # which is made of loops, and few layers need it
+            return recurrent_scan.padded(o, self, x, mask, starts)
+        return recurrent_onnx.run(o, self, x, mask, starts)
 
-            return run(o, self, x, mask, starts)
-        attributes = self.rule.onnx_attributes | {"direction": "bidirectional" if self.bidirectional else "forward"}
-        if "activations" in attributes:
-            attributes["activations"] *= self.directions
-        sizes = recurrent_onnx.Sizes(self.input_size, self.hidden_size, self.directions)
-        layers = [self._onnx_layer(o, layer) for layer in self.layers()]
-        return recurrent_onnx.run(o, self.rule.kind, attributes, sizes, layers, x, mask, starts)
-
-    def _onnx_layer(self, o: OnnxWriter, layer: tuple[Direction, ...]) -> recurrent_onnx.Layer:
-        """A layer's weights in ONNX's order of gates. If only one bias exists, the other is zeros."""
-        rule, biases = self.rule, BIASES[self.bias]
-        peephole = "weight_ch" in rule.more_parameters(self.hidden_size)
-        rows = rule.gates * self.hidden_size
-
-        def blocks(np: Any, array: Array) -> Array:
-            parts = np.split(array, rule.gates)
-            return np.concatenate([s * parts[b] for b, s in zip(rule.onnx_blocks, rule.onnx_signs, strict=True)])
-
-        def matrices(np: Any, *arrays: Array) -> Array:
-            return np.stack([blocks(np, a) for a in arrays])
-
-        def vectors(np: Any, *arrays: Array) -> Array:
-            both = np.stack([blocks(np, a) for a in arrays]).reshape(len(layer), -1)
-            return np.pad(both, ((0, 0), (0, 2 * rows - both.shape[1])))
-
-        def peepholes(np: Any, *arrays: Array) -> Array:
-            return np.stack([rule.onnx_peephole(np, a) for a in arrays])
-
-        def derived(role: str, shape: Shape, make: Callable[..., Array], *names: str) -> Any:
-            tag = f"{role}{layer[0].suffix}{'_negated' if -1 in rule.onnx_signs else ''}"
-            return o.derived(tag, (len(layer), *shape), make, *(n + d.suffix for d in layer for n in names))
-
-        return recurrent_onnx.Layer(
-            derived("W", (rows, layer[0].input_size), matrices, "weight_ih"),
-            derived("R", (rows, self.hidden_size), matrices, "weight_hh"),
-            derived("B", (2 * rows,), vectors, *BIAS_NAMES[:biases]) if biases else None,
-            derived("P", (3 * self.hidden_size,), peepholes, "weight_ch") if peephole else None,
-        )
+    def onnx_arguments(self, inputs: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
+        """x, mask and what each state starts from, None for those left out."""
+        x, mask, given, pasts = self._arguments(inputs)
+        return x, mask, [_first(past, start, None) for past, start in zip(pasts, given, strict=True)]
 
     def layers(self) -> Iterator[tuple[Direction, ...]]:
         """The directions of every layer, in the order of the state."""

@@ -70,6 +70,16 @@ class Rule(ABC):
         """Whether ONNX's op can compute it; otherwise a file steps through time."""
         return True
 
+    @property
+    def fast_in_onnx(self) -> bool:
+        """Whether onnxruntime's op on a CPU is faster than a Scan if nothing is padded."""
+        return self.in_onnx
+
+    @property
+    def in_cudnn(self) -> bool:
+        """Whether onnxruntime computes ONNX's op by cuDNN."""
+        return self.in_onnx
+
     def widths(self, hidden_size: int) -> tuple[int, ...]:
         """Channels of each carried value; the first is the output."""
         return (hidden_size,) * len(self.carried)
@@ -77,10 +87,6 @@ class Rule(ABC):
     def more_parameters(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
         """Parameters besides the matrices of the gates and their biases."""
         return {}
-
-    def onnx_peephole(self, np: Any, weight: Array) -> Array:
-        """`weight_ch` in ONNX's order of blocks."""
-        raise NotImplementedError
 
     @property
     def gates_of_state(self) -> int:
@@ -91,6 +97,11 @@ class Rule(ABC):
     def onnx_attributes(self) -> dict[str, Any]:
         """Attributes of ONNX's op, for one direction."""
         return {}
+
+    @property
+    def sums_biases(self) -> bool:
+        """Whether the second bias is only ever added to the first."""
+        return True
 
     @property
     def onnx_signs(self) -> tuple[int, ...]:
@@ -105,9 +116,13 @@ class Rule(ABC):
     def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         """The next state from x[..., I] and state[..., H] each."""
 
+    def onnx_gates(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any) -> Any:
+        """W x + b [N, G·H] of x[N, I], with c too if it is added to that."""
+        return input_gates(o, x, bias, summed=self.gates * hidden_size if self.sums_biases else 0)
+
     @abstractmethod
-    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The next state from x[B, I] and state[B, H] each, as nodes of a cell."""
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The next state from `onnx_gates` and state[B, H] each, as nodes of a cell."""
 
 
 def parameter_shapes(rule: Rule, input_size: int, hidden_size: int, bias: Bias) -> dict[str, Shape]:
@@ -155,4 +170,9 @@ def input_gates(o: OnnxWriter, x: Any, bias: Bias, summed: int = 0) -> Any:
 
 def state_gates(o: OnnxWriter, h: Any, bias: Bias) -> Any:
     """U h + c of a cell."""
-    return o.Gemm(h, o.param("weight_hh"), o.param("bias_hh") if bias == "double" else None, transB=1)
+    return o.Gemm(h, matrix(o, "weight_hh"), o.param("bias_hh") if bias == "double" else None)
+
+
+def matrix(o: OnnxWriter, leaf: str) -> Any:
+    """A weight, transposed outside of the loop."""
+    return o.Transpose(o.param(leaf), perm=[1, 0])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from seqspec.ops.base import Array, Helper, OnnxWriter, primitive
 from seqspec.ops.recurrent import Recurrent
-from seqspec.ops.recurrent_rule import Bias, Gates, Rule, input_gates, sigmoid
+from seqspec.ops.recurrent_rule import Bias, Gates, Rule, matrix, sigmoid
 
 Activation = Literal["tanh", "relu", "sigmoid"]
 
@@ -45,6 +45,14 @@ class RnnRule(Rule):
     def onnx_attributes(self) -> dict[str, Any]:
         return {"activations": [self.activation.capitalize()]}
 
+    @property
+    def fast_in_onnx(self) -> bool:
+        return False
+
+    @property
+    def in_cudnn(self) -> bool:
+        return self.activation == "tanh"
+
     def step(self) -> Helper:
         return _STEPS[self.activation]
 
@@ -55,10 +63,9 @@ class RnnRule(Rule):
             return (np.maximum(a, 0),)
         return (np.tanh(a) if self.activation == "tanh" else sigmoid(np, a),)
 
-    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         (h,) = state
-        gate = o.Gemm(h, o.param("weight_hh"), input_gates(o, x, bias, summed=hidden_size), transB=1)
-        return (getattr(o, self.activation.capitalize())(gate),)
+        return (getattr(o, self.activation.capitalize())(o.Gemm(h, matrix(o, "weight_hh"), gates)),)
 
 
 def _step(activation: Activation) -> Helper:

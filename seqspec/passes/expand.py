@@ -1,4 +1,4 @@
-"""Expands fused ops: the inverse of every fusion, up to the order of nodes."""
+"""Expands fused ops: the inverse of every fusion and every choice of a Scan, up to the order of nodes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from dataclasses import replace
 
 from seqspec.graph.ir import Graph, Node, Region, Value, join
 from seqspec.ops.fused import FusedOp
+from seqspec.ops.scanned import Scanned
 from seqspec.passes.rewrite import nodes
 
 
 def expand(graph: Graph) -> Graph:
-    """Every fused op replaced by its body."""
+    """Every fused op replaced by its body, and a Scan by its layer."""
     region = graph.root
     items = [part for node in nodes(region) for part in _parts(node)]
     return replace(graph, root=Region(region.name, region.inputs, tuple(items), region.outputs))
 
 
 def _parts(node: Node) -> Iterator[Node]:
+    if isinstance(node.op, Scanned):
+        yield replace(node, op=node.op.layer)
+        return
     if not isinstance(node.op, FusedOp):
         yield node
         return

@@ -17,6 +17,7 @@ from seqspec.passes.inline import inline
 from seqspec.passes.last_logits import last_logits
 from seqspec.passes.options import Logits, Quantize
 from seqspec.passes.quantize import quantize
+from seqspec.passes.scan_recurrent import scan_recurrent
 from seqspec.passes.split import split
 from seqspec.passes.trim import trim
 
@@ -43,7 +44,8 @@ def parts(flat: Graph) -> dict[str, Graph]:
 
 def fused(flat: Graph, target: Target, dtype: str = "float32", bits: Quantize | None = None) -> Graph:
     """The graph with the kernels that `target` has for this dtype, and with quantized weights if `bits` asks for it."""
-    joined = fuse_skip_norm(fuse_attention(trim(flat), target, dtype), target, dtype)
+    scanned = scan_recurrent(trim(flat), target, dtype)
+    joined = fuse_skip_norm(fuse_attention(scanned, target, dtype), target, dtype)
     return joined if bits is None else quantize(joined, target, dtype, bits)
 
 

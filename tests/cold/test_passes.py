@@ -21,10 +21,14 @@ from seqspec.ops.embedding import Embedding
 from seqspec.ops.gru import Gru
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.loop import Loop
+from seqspec.ops.lstm import Lstm
 from seqspec.ops.masks import CAUSAL
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import LearnedPositions, Positions
+from seqspec.ops.recurrent import Recurrent
+from seqspec.ops.rnn import Rnn
+from seqspec.ops.scanned import Scanned
 from seqspec.ops.shape import MergeHeads, SplitHeads
 from seqspec.ops.state import SelectState
 from seqspec.passes.bind import bind
@@ -36,6 +40,7 @@ from seqspec.passes.fuse_skip_norm import fuse_skip_norm
 from seqspec.passes.inline import inline
 from seqspec.passes.pipeline import fused, inference, parts
 from seqspec.passes.rewrite import nodes
+from seqspec.passes.scan_recurrent import scan_recurrent
 from seqspec.passes.split import split
 from seqspec.passes.support import matrix
 
@@ -114,6 +119,11 @@ PASSES: dict[str, tuple[Callable[[], Graph], Callable[[Graph], Graph], Stage]] =
     "drop_dead": (lambda: bare(translator()), drop_dead, "inference"),
     "fuse_skip_norm": (lambda: bare(decoder(2)), skip_norm, "part"),
     "fuse_attention": (lambda: bare(decoder(2, 8)), lambda g: fuse_attention(g, "cpu", "float32"), "part"),
+    "scan_recurrent": (
+        lambda: drop_dead(bare(translator())),
+        lambda g: scan_recurrent(g, "cpu", "float32"),
+        "inference",
+    ),
     "split_encoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[0], "part"),
     "split_decoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[1], "part"),
 }
@@ -153,6 +163,30 @@ def test_a_second_time_changes_nothing(rewrite: Callable[[Graph], Graph]) -> Non
 def test_expand_undoes_a_fusion() -> None:
     graph = inference(decoder(3))
     assert facts(expand(skip_norm(graph))) == facts(graph)
+
+
+def test_expand_undoes_a_scan() -> None:
+    graph = inference(translator())
+    scanned = scan_recurrent(graph, "cpu", "float32")
+    assert facts(scanned) != facts(graph) == facts(expand(scanned))
+
+
+@pytest.mark.parametrize(
+    ("layer", "on_cuda"),
+    [
+        (Rnn(3, 4), False), (Rnn(3, 4, activation="relu"), True), (Rnn(3, 4, activation="sigmoid"), True),
+        (Gru(3, 4), False), (Gru(3, 4, update="write"), False), (Gru(3, 4, reset="before"), True),
+        (Lstm(3, 4), False), (Lstm(3, 4, peepholes=True), True), (Lstm(3, 4, projection_size=2), True),
+    ],
+)  # fmt: skip
+def test_which_layers_are_a_scan(layer: Recurrent, on_cuda: bool) -> None:
+    """On a CPU all, over real steps alone; on CUDA those that cuDNN has not."""
+    root = Builder("One")
+    x, names = root.input("x", (B, T, 3)), " ".join(("y", *layer.rule.carried))
+    graph = Graph(root.done(root.add_many(layer, x, None, name="layer", hint=names)[0]))
+    for target, packed in (("cpu", True), ("portable", True), ("cuda", False)):
+        (node,) = nodes(scan_recurrent(graph, target, "float32").root)  # type: ignore[arg-type]
+        assert node.op == (Scanned(layer, packed) if packed or on_cuda else layer)
 
 
 def facts(graph: Graph) -> dict[str, Any]:

@@ -34,10 +34,6 @@ LISTED = {
     "ArgMax": "of integers: where a row's real positions begin or end",
     "Pad": "of integers: the positions of a rope whose scaling depends on the length",
 }
-RECURRENT = {
-    ("irnn-mnist", "RNN"): "cuDNN's RNN is tanh's",
-    ("rnnsearch-50", "GRU"): "cuDNN's GRU resets after the product",
-}
 
 
 @pytest.fixture(scope="session")
@@ -81,9 +77,9 @@ def test_every_example_is_computed_on_the_gpu(libraries: Path, tmp_path: Path) -
         assert found["providers"][0] == "CUDAExecutionProvider", file
         assert found["cuda"] > 0, file
         for op in left(found):
-            assert op in LISTED or (name, op) in RECURRENT, (file, op)
-            seen.add(op if op in LISTED else (name, op))
-    assert seen == {*LISTED, *RECURRENT}
+            assert op in LISTED, (file, name, op)
+            seen.add(op)
+    assert seen == set(LISTED)
 
 
 def test_kernels_by_dtype(libraries: Path, tmp_path: Path) -> None:

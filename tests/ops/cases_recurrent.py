@@ -22,8 +22,8 @@ from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
 from seqspec.ops.ragged import KeepAtPadding, RealSteps
 from seqspec.ops.recurrent import Recurrent
-from seqspec.ops.recurrent_scan import LstmStep
 from seqspec.ops.rnn import Rnn
+from seqspec.ops.scanned import Scanned
 from seqspec.ops.shape import Concat
 from seqspec.ops.state import MergeDirections, SelectState, StackStates
 
@@ -123,8 +123,6 @@ CELLS: dict[str, Cell] = {
     "lstm projected": LstmCell(3, 4, projection_size=2),
     "lstm peepholes": LstmCell(3, 4, peepholes=True),
     "lstm peepholes projected": LstmCell(3, 4, "none", peepholes=True, projection_size=3),
-    "lstm step": LstmStep(3, 4, suffix="_l1_reverse"),
-    "lstm step peepholes projected": LstmStep(3, 4, "single", peepholes=True, projection_size=3),
     "rnn tanh": RnnCell(3, 4),
     "rnn relu": RnnCell(3, 4, "none", activation="relu"),
     "rnn sigmoid": RnnCell(3, 4, activation="sigmoid"),
@@ -244,8 +242,16 @@ def alignment_rows() -> Iterator[Row]:
     yield Row("absent", RealPlaces(), (memory, None), sizes)
 
 
+def scanned_rows() -> Iterator[Row]:
+    for row in layer_rows():
+        for packed in (True, False):
+            assert isinstance(row.op, Recurrent)
+            yield replace(row, name=f"{row.name}{' packed' * packed}", op=Scanned(row.op, packed))
+
+
 ROWS: list[Row] = [
     *layer_rows(),
+    *scanned_rows(),
     *(cell_row(name, op, batch) for name, op in CELLS.items() for batch in (1, 3)),
     *loop_rows(),
     *other_rows(),

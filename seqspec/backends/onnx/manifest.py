@@ -13,6 +13,7 @@ from seqspec.graph.ir import Graph, Node
 from seqspec.graph.signature import signature, starting
 from seqspec.ops.fused import FusedOp
 from seqspec.ops.grouped_query import GroupQueryAttention
+from seqspec.ops.scanned import Scanned
 from seqspec.passes.fuse_attention import declined
 from seqspec.passes.options import Options
 from seqspec.passes.support import FORMS
@@ -65,7 +66,7 @@ def _in_place(graph: Graph) -> bool:
 
 
 def _forms(role: str, graph: Graph, asked: Options) -> Iterator[dict[str, Any]]:
-    """The kernels of one file and what each stands for; then the attention that has none, and why."""
+    """The kernels of one file and what each stands for; its Scans; then the attention that has no kernel, and why."""
     fused = [n.op for n in graph.root.items if isinstance(n, Node) and isinstance(n.op, FusedOp)]
     counts = Counter((f"{op.domain}.{op.op_type}", len(op.body.items)) for op in fused)
     conditions = {f"com.microsoft.{kernel}": form.condition for form in FORMS for kernel in form.kernels}
@@ -73,5 +74,8 @@ def _forms(role: str, graph: Graph, asked: Options) -> Iterator[dict[str, Any]]:
         reason = f"one kernel for {size} nodes; elsewhere its function"
         condition = {"condition": conditions[name]} if conditions.get(name) else {}
         yield {"graph": role, "form": name, "count": count, "reason": reason} | condition
+    scanned = [n.op for n in graph.root.items if isinstance(n, Node) and isinstance(n.op, Scanned)]
+    for reason, count in Counter(op.reason for op in scanned).items():
+        yield {"graph": role, "form": "Scan", "count": count, "reason": reason}
     for reason, count in Counter(declined(graph, asked.target, asked.dtype)).items():
         yield {"graph": role, "form": "Attention", "count": count, "reason": reason}

@@ -142,17 +142,45 @@ class Writer:
         return self._once("Shape", "", "", [x], {"start": axis, **end}, 1, self._depths[x])[0]
 
     def scan(self, body: Region, carried: int, scanned: int, args: Arguments) -> list[ir.Value]:
-        moving, fixed = args[: carried + scanned], args[carried + scanned :]
+        end = carried + scanned
+
+        def write(*inputs: ir.Value) -> list[ir.Value | None]:
+            return self.lower(body, self.scope, [*inputs, *args[end:]], {})
+
+        return self._scan(body.name, write, args[:carried], args[carried:end], body.inputs[:end], {"axes": 1})
+
+    def steps(
+        self,
+        write: Callable[..., Sequence[ir.Value]],
+        states: Arguments,
+        moving: Arguments,
+        inputs: Sequence[Value],
+        backward: bool = False,
+    ) -> list[ir.Value]:
+        return self._scan("Step", write, states, moving, inputs, {"directions": 1} if backward else {})
+
+    def _scan(
+        self,
+        name: str,
+        write: Callable[..., Sequence[ir.Value | None]],
+        states: Arguments,
+        moving: Arguments,
+        described: Sequence[Value],
+        settings: Mapping[str, int],
+    ) -> list[ir.Value]:
+        """`settings` hold for everything that is scanned."""
         self.blocks.append(Block())
         depth = len(self.blocks) - 1
-        inputs = [self.input(self._free(f"{self.scope}/{v.name}"), v, depth) for v in body.inputs[: len(moving)]]
-        made = self.lower(body, self.scope, [*inputs, *fixed], {})
+        inputs = [self.input(self._free(f"{self.scope}/{v.name}"), v, depth) for v in described]
+        made = write(*inputs)
         taken: set[ir.Value] = set()
         outputs = [self.own(v, "", taken) for v in made if v is not None]
-        graph = ir.Graph(inputs, outputs, nodes=self.blocks.pop().nodes, name=self._free(f"{self.scope}/{body.name}"))
-        axes = {"scan_input_axes": [1] * scanned, "scan_output_axes": [1] * (len(outputs) - carried)}
-        attributes = {"body": graph, "num_scan_inputs": scanned, **axes}
-        return self._node("Scan", "", "", moving, attributes, len(outputs), depth - 1)
+        graph = ir.Graph(inputs, outputs, nodes=self.blocks.pop().nodes, name=self._free(f"{self.scope}/{name}"))
+        attributes: dict[str, Any] = {"body": graph, "num_scan_inputs": len(moving)}
+        for kind, value in settings.items():
+            attributes[f"scan_input_{kind}"] = [value] * len(moving)
+            attributes[f"scan_output_{kind}"] = [value] * (len(outputs) - len(states))
+        return self._node("Scan", "", "", [*states, *moving], attributes, len(outputs), depth - 1)
 
     def contributed(self, op: FusedOp, args: Arguments, pasts: Arguments) -> list[ir.Value]:
         raise NotImplementedError

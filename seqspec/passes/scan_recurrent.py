@@ -1,0 +1,50 @@
+"""Writes recurrent layers as a Scan over time where that is faster than ONNX's op, or the only way.
+
+On a CPU onnxruntime's ops save little where rows are short, and its plain RNN is slow by itself. On CUDA a layer that
+its provider has no kernel for would be computed by the CPU. See `ops.recurrent_scan` for the two kinds of Scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seqspec.graph.ir import Graph, Node, Region
+from seqspec.ops.recurrent import Recurrent
+from seqspec.ops.scanned import Scanned
+from seqspec.passes.forms import Form, Limit, Target
+from seqspec.passes.options import DTYPES
+from seqspec.passes.rewrite import nodes
+
+PACKED = Form(
+    "a recurrent layer",
+    ("Scan",),
+    {"cpu": DTYPES, "portable": DTYPES},
+    "GRU or LSTM",
+    condition="something is padded; of an RNN, and of an LSTM that projects its output, always",
+)
+STEPPED = Form(
+    "a recurrent layer that the CUDA provider has no kernel for",
+    ("Scan",),
+    {"cuda": DTYPES},
+    "RNN, GRU or LSTM",
+    (
+        Limit(
+            "it is an RNN whose `activation` is not tanh, a GRU with `reset: before`, or an LSTM with peepholes or a "
+            "projection",
+            lambda layer: not layer.rule.in_cudnn,
+        ),
+    ),
+)
+
+
+def scan_recurrent(graph: Graph, target: Target, dtype: str) -> Graph:
+    """The graph with every recurrent layer that is better a Scan on this target."""
+    items = tuple(_scanned(node, target, dtype) for node in nodes(graph.root))
+    return replace(graph, root=Region(graph.root.name, graph.root.inputs, items, graph.root.outputs))
+
+
+def _scanned(node: Node, target: Target, dtype: str) -> Node:
+    if not isinstance(node.op, Recurrent):
+        return node
+    fits = [form for form in (PACKED, STEPPED) if form.when(node.op, target, dtype) is None]
+    return replace(node, op=Scanned(node.op, packed=fits[0] is PACKED)) if fits else node
