@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, FrozenInstanceError, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from dataclasses import Field, FrozenInstanceError, dataclass, field, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 Made = TypeVar("Made")
 
@@ -15,7 +16,11 @@ def primitive(cls: type[Made]) -> type[Made]:
     The other methods are inherited from `Data`: `dataclass(frozen=True)` would generate six methods per class, which
     takes a sixth of the time of `seqspec check`.
     """
-    return dataclass(eq=False, repr=False)(cls)
+    made: Any = dataclass(eq=False, repr=False)(cls)
+    made._names = tuple(f.name for f in fields(made))
+    compared = [name for name in made._names if name not in made.beside]
+    made._compared = attrgetter(*compared) if compared else type
+    return made  # type: ignore[no-any-return]
 
 
 class Data:
@@ -27,16 +32,20 @@ class Data:
     beside: ClassVar[frozenset[str]] = frozenset()
     """Attributes that equality and hash ignore."""
 
+    _names: ClassVar[tuple[str, ...]]
+    _compared: ClassVar[Any]  # a function of an object: what equality and hash see of it
+
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._compared() == other._compared()
+        return type(other) is type(self) and bool(self._compared(self) == self._compared(other))
 
     def __hash__(self) -> int:
-        return hash((type(self), *self._compared().values()))
+        return hash((type(self), self._compared(self)))
 
-    def _compared(self) -> dict[str, Any]:
-        if not self.beside:
-            return vars(self)
-        return {name: value for name, value in vars(self).items() if name not in self.beside}
+    def but(self, **changed: Any) -> Self:
+        """A copy with other values of some attributes; a quick `dataclasses.replace`."""
+        made, own = object.__new__(type(self)), self.__dict__
+        made.__dict__.update({name: own[name] for name in self._names}, **changed)
+        return made
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"

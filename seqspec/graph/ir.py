@@ -7,7 +7,6 @@ the scopes of the calls that lead to a thing and its own name: `decoder.layers.3
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -42,6 +41,9 @@ class Value(Data):
     dtype: DType = "float"
     hint: str = ""
     optional: bool = False  # may be None at run time, which then means "nothing special"
+
+    def __hash__(self) -> int:  # values are looked up by the thousand, and within a region names hardly repeat
+        return hash(self.name)
 
 
 @primitive
@@ -189,7 +191,7 @@ def join(*parts: str) -> str:
 
 
 def _within(scope: str, item: Named) -> Named:
-    return replace(item, name=join(scope, item.name))
+    return item.but(name=f"{scope}.{item.name}") if scope else item
 
 
 def _unique(params: Iterator[Param]) -> tuple[Param, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from symtable import Symbol, SymbolTable, symtable
 from typing import NamedTuple
 
 from seqspec.backends.source import names
@@ -53,11 +54,13 @@ def write(graph: Graph, name: str = "", doc: str = "") -> Source:
     public = frozenset(port.python for port in signature(graph).inputs)
     while True:
         file = File(avoid=avoid, public=public)
-        parts, model = _parts(graph, name, doc, file)
-        text = "\n\n\n".join(parts) + "\n"
-        helpers = frozenset(map(file.called, file.helpers)) - avoid
-        shadowed = helpers & _assigned(text) if helpers else helpers
+        docstring, parts, model = _parts(graph, name, doc, file)
+        scopes = list(_scopes(symtable("\n".join(parts), "<emitted>", "exec")))
+        shadowed = _variables(scopes, frozenset(map(file.called, file.helpers)) - avoid)
         if not shadowed:
+            # only a definition is set off from the imports by two empty lines
+            gap = "\n\n" if parts[0].startswith("STATE") else "\n\n\n"
+            text = "\n\n".join([docstring, *_imports(scopes)]) + gap + "\n\n\n".join(parts) + "\n"
             return Source(text, model.name, model.checkpoint)
         avoid |= shadowed  # a variable has the name of a helper: write the file again without that name
 
@@ -86,7 +89,8 @@ def modules(root: Region) -> list[Region]:
     return list(found.values())
 
 
-def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[list[str], Class]:
+def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[str, list[str], Class]:
+    """The docstring, everything below the imports, and the model's class."""
     root = Root(signature(graph))
     kept, letters = _classes(graph, name, root, file)
     titles = _titles(kept, file)
@@ -97,11 +101,9 @@ def _parts(graph: Graph, name: str, doc: str, file: File) -> tuple[list[str], Cl
     if root.signature.states:
         nested = literal(state_names(graph.root, root.public))
         state = ["\n".join(statement(f"STATE = {nested}", 0)), *STATE_TOOLS]
-    body = [*(file.renamed(h.text.strip("\n")) for h in file.helpers.values()), *parts, *state, root.output(), last]
-    head = _head(doc or f"{model.name}, written by seqspec.", legend(letters), body)
-    if state and body[0] is state[0]:  # only a definition is set off from the imports by two empty lines
-        return [f"{head}\n\n{body[0]}", *body[1:]], model
-    return [head, *body], model
+    helpers = [file.renamed(h.text.strip("\n")) for h in file.helpers.values()]
+    docstring = _docstring(doc or f"{model.name}, written by seqspec.", legend(letters))
+    return docstring, [*helpers, *parts, *state, root.output(), last], model
 
 
 def _classes(graph: Graph, name: str, root: Root, file: File) -> tuple[list[_Kept], set[str]]:
@@ -138,18 +140,32 @@ def _titles(kept: list[_Kept], file: File) -> dict[str, str]:
     return titles
 
 
-def _head(doc: str, sizes: str, body: list[str]) -> str:
-    """The docstring, and the imports that the body uses."""
-    read = {n.id for n in ast.walk(ast.parse("\n".join(body))) if isinstance(n, ast.Name)}
-    blocks = ["\n".join(line for name, line in table.items() if name in read) for table in (_STANDARD, _TORCH)]
+def _docstring(first: str, sizes: str) -> str:
     # text from a spec: it must not end the docstring
-    first = textwrap.fill(" ".join(doc.split()).replace("\\", "/").replace('"', "'"), 110)
+    first = textwrap.fill(" ".join(first.split()).replace("\\", "/").replace('"', "'"), 110)
     text = f"{first}\n\nSizes: {sizes}.\n" if sizes else first
-    return "\n\n".join([f'"""{text}"""', *filter(None, blocks)])
+    return f'"""{text}"""'
 
 
-def _assigned(text: str) -> frozenset[str]:
-    """Names of variables and arguments."""
-    nodes = list(ast.walk(ast.parse(text)))
-    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return frozenset(stored | {n.arg for n in nodes if isinstance(n, ast.arg)})
+def _scopes(table: SymbolTable) -> Iterator[SymbolTable]:
+    yield table
+    for inner in table.get_children():
+        yield from _scopes(inner)
+
+
+def _imports(scopes: list[SymbolTable]) -> list[str]:
+    """The imports of what is read, of the standard library and of torch."""
+    found = _symbols(scopes, {**_STANDARD, **_TORCH}.keys())
+    read = {s.get_name() for s in found if s.is_global() and s.is_referenced()}
+    blocks = ["\n".join(line for name, line in table.items() if name in read) for table in (_STANDARD, _TORCH)]
+    return [block for block in blocks if block]
+
+
+def _variables(scopes: list[SymbolTable], names: frozenset[str]) -> frozenset[str]:
+    """Those of `names` that a function has as a variable or argument."""
+    inside = _symbols([table for table in scopes if table.get_type() == "function"], names)
+    return frozenset(s.get_name() for s in inside if s.is_assigned() or s.is_parameter())
+
+
+def _symbols(scopes: list[SymbolTable], names: Set[str]) -> Iterator[Symbol]:
+    return (table.lookup(name) for table in scopes for name in names & table.get_identifiers())

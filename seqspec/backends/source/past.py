@@ -52,17 +52,25 @@ def _tensors(entry: Entry, size: Size) -> Iterator[tuple[int, str, int]]:
             yield from ((rank, at + path, axis) for rank, path, axis in _tensors(below, size))
 
 
-def state_names(region: Region, public: Mapping[str, str], scope: str = "") -> Names:
+def state_names(region: Region, public: Mapping[str, str]) -> Names:
     """The public names of a region's states, nested as its past is."""
+    return _names(region, public, "", {})
+
+
+def _names(region: Region, public: Mapping[str, str], scope: str, known: dict[int, list[Entry]]) -> Names:
+    """`known` has the entries of regions that were met before, as those of a layer are."""
+    found = known.get(id(region))
+    if found is None:
+        found = known[id(region)] = entries(region, groups(region))
     parts: list[Names] = []
-    for entry in entries(region, groups(region)):
+    for entry in found:
         if entry.state:
             parts.append(public[join(scope, entry.path)])
             continue
         layers = []
         for call in entry.group.items:
             assert isinstance(call, Call)
-            layers.append(state_names(call.region, public, join(scope, call.scope)))
+            layers.append(_names(call.region, public, join(scope, call.scope), known))
         if entry.group.run:
             numbers = (str(item.scope).rpartition(".")[2] for item in entry.group.items)
             parts.append(Run(tuple(numbers), tuple(layers)))
