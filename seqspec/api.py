@@ -10,9 +10,8 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seqspec.build import build as build_graph
 from seqspec.checking import check, examine, load, placing
 from seqspec.diagnostics import CompileError, arguments
 from seqspec.diagnostics.extras import extra
@@ -48,9 +47,17 @@ __all__ = [
 ]
 
 
+class _Read(NamedTuple):
+    """A spec without an error: its model, its graph, and where its parts are written."""
+
+    model: Model
+    graph: Graph
+    document: Document
+
+
 def build(spec: Spec) -> Graph:
     """The graph of ops, whose shapes are symbolic in `batch_size`, `sequence_length` and the like. Needs no torch."""
-    return build_graph(load(spec))
+    return _read(spec).graph
 
 
 def resolved(spec: Spec) -> str:
@@ -70,8 +77,10 @@ def to_source(spec: Spec) -> str:
 def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn.Module:
     """The model as an nn.Module in float32 on the CPU, with the given weights or those that `seed` draws.
 
-    It is in training mode, like every new module; `.eval()` switches dropout off. CompileError where the weights do
-    not fit the parameters (SEQ407 to SEQ410, SEQ418, SEQ419) or the model does not fit into memory (SEQ402).
+    It is in training mode, like every new module; `.eval()` switches dropout off. The weights of a mapping are copied.
+    A file is mapped into memory, as safetensors' own loader does: training does not change it, and it may be replaced,
+    but not be written into, while the module lives. CompileError where the weights do not fit the parameters (SEQ407 to
+    SEQ410, SEQ418, SEQ419) or the model does not fit into memory (SEQ402).
     """
     arguments.whole(seed, "seed")
     graph = build(spec)
@@ -80,7 +89,9 @@ def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn
         from seqspec.backends.torch import module
 
         refuse_if_too_large_at_once(graph)
-        return module(graph, _weights(weights), seed)
+        if weights is None or isinstance(weights, Mapping):
+            return module(graph, weights, seed)
+        return module(graph, _file(weights, together=True), seed, copy=False)
 
 
 def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
@@ -112,8 +123,7 @@ def write_torch(
     refused (SEQ403).
     """
     place = _output(path, seed, verify, told)
-    model = load(spec)
-    graph = build_graph(model)
+    model, graph, _ = _read(spec)
     with extra("torch"):
         from seqspec.runtime.torch_folder import require, write_folder
 
@@ -157,8 +167,7 @@ def to_onnx(
     if eos_id is not None:
         arguments.whole(eos_id, "eos_id")
     asked = _options(target, dtype, logits, quantize)
-    model, document = _read(spec)
-    graph = build_graph(model)
+    model, graph, document = _read(spec)
     with extra("onnx"), placing(document):
         from seqspec.backends.onnx import Programs, write_directory
         from seqspec.backends.weights import Drawn
@@ -237,20 +246,23 @@ def _options(target: Target, dtype: str, logits: Logits, quantize: Quantize | No
     return asked
 
 
-def _read(spec: Spec) -> tuple[Model, Document | None]:
-    """The model, and the document that says where its parts are written."""
+def _read(spec: Spec) -> _Read:
     found = examine(spec)
     found.report.raise_errors(found.sources)
     assert found.model is not None
-    return found.model, found.document
+    assert found.graph is not None
+    assert found.document is not None
+    return _Read(found.model, found.graph, found.document)
 
 
 def _weights(weights: Weights | None) -> Mapping[str, Any] | None:
     """A mapping as it is; for a file, a mapping that reads each tensor when it is asked for."""
-    if weights is None or isinstance(weights, Mapping):
-        return weights
+    return weights if weights is None or isinstance(weights, Mapping) else _file(weights)
+
+
+def _file(weights: str | os.PathLike[str], *, together: bool = False) -> Mapping[str, Any]:
     if not isinstance(weights, str | os.PathLike):
         raise arguments.refused("weights", "arrays by parameter name, or the path of a safetensors file", weights)
     from seqspec.importers.arrays import Arrays
 
-    return Arrays(arguments.path(weights, "weights"))
+    return Arrays(arguments.path(weights, "weights"), together=together)

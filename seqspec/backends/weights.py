@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ _BEYOND = {
     "float16": (2 - 2**-11) * 2.0**15,
     "bfloat16": (2 - 2**-8) * 2.0**127,
 }
+_PIECE = 1 << 16  # numbers drawn at once, which fit a processor's cache
 Weight = npt.NDArray[np.float32]
 
 
@@ -64,11 +66,7 @@ def _draw(random: np.random.Generator, init: Init, shape: tuple[int, ...]) -> We
         case "constant":
             return np.full(shape, numbers[0], np.float32)
         case "uniform":
-            bound = np.float32(numbers[0])
-            values = random.random(shape, np.float32)
-            values *= 2 * bound
-            values -= bound
-            return values
+            return _uniform(random, shape, np.float32(numbers[0]))
         case "normal":
             values = random.standard_normal(shape, np.float32)
             values *= np.float32(numbers[0])
@@ -77,6 +75,23 @@ def _draw(random: np.random.Generator, init: Init, shape: tuple[int, ...]) -> We
             parts = [arg for arg in init.args if isinstance(arg, Init)]
             part = (shape[0] // len(parts), *shape[1:])
             return np.concatenate([_draw(random, inner, part) for inner in parts])
+
+
+def _uniform(random: np.random.Generator, shape: tuple[int, ...], bound: np.float32) -> Weight:
+    """`random.random(shape, np.float32) * 2 bound - bound`: the same numbers in two thirds of the time.
+
+    Two come of 64 bits, 24 of each half; of an odd count the generator itself keeps the rest for its next draw.
+    """
+    if prod(shape) % 2:
+        return random.random(shape, np.float32) * (2 * bound) - bound
+    values = np.empty(shape, np.float32)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _PIECE):
+        piece = flat[start : start + _PIECE]
+        bits = random.bit_generator.random_raw(piece.size // 2).astype("<u8", copy=False).view("<u4")
+        np.multiply(bits >> 8, 2 * bound / 2**24, out=piece, casting="unsafe", dtype=np.float32)
+        piece -= bound
+    return values
 
 
 def check(params: tuple[Param, ...], weights: Mapping[str, Any]) -> None:
@@ -107,7 +122,7 @@ def check(params: tuple[Param, ...], weights: Mapping[str, Any]) -> None:
 
 def check_values(params: tuple[Param, ...], weights: Mapping[str, Any], dtype: str = "float32") -> None:
     """Raises one error that lists every weight with numbers that a model in `dtype` cannot compute with."""
-    found = [f"`{p.name}` holds {what}" for p in params if (what := _no_number(as_numpy(weights[p.name]), dtype))]
+    found = [f"`{p.name}` holds {what}" for p in params if (what := no_number(as_numpy(weights[p.name]), dtype))]
     if found:
         raise CompileError("SEQ419", f"the weights are no numbers to compute with: {_listed(found)}")
 
@@ -134,11 +149,16 @@ def _no_array(value: Any) -> str | None:
     return "sparse" if getattr(value, "is_sparse", False) or getattr(value, "is_sparse_csr", False) else None
 
 
-def _no_number(array: npt.NDArray[Any], dtype: str) -> str | None:
+def no_number(array: npt.NDArray[Any], dtype: str) -> str | None:
     """What an array holds that is no number in `dtype`."""
     if not array.size:
         return None
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        if array.dtype in ("float32", "float64") and array.flags.forc:
+            # one quick pass says that nothing is wrong, as it does of nearly all weights
+            flat = array.ravel("K")
+            if float(np.dot(flat, flat)) < _BEYOND[dtype] ** 2 / 2:
+                return None
         least, most = float(array.min()), float(array.max())  # NaN, where there is one, is both
     if np.isnan(least):
         return "NaN"

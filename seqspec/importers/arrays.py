@@ -13,10 +13,13 @@ from seqspec.importers.weights import FLOATS, Array, Tensor, read_file
 
 
 class Arrays(Mapping[str, Array]):
-    """{name: array}. bfloat16, which NumPy lacks, comes as float32, which holds it exactly."""
+    """{name: array}. bfloat16, which NumPy lacks, comes as float32, which holds it exactly.
 
-    def __init__(self, file: Path) -> None:
-        self.file, self.tensors = file, read_file(file)
+    `together` is that of `read_file`.
+    """
+
+    def __init__(self, file: Path, *, together: bool = False) -> None:
+        self.file, self.tensors = file, read_file(file, together=together)
 
     def __getitem__(self, name: str) -> Array:
         tensor = self.tensors[name]

@@ -8,6 +8,7 @@ NumPy and writes only what is wholly in memory.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -64,8 +65,12 @@ def read_folder(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def read_file(file: Path) -> dict[str, Tensor]:
-    """The tensors of one safetensors file, none of them read yet."""
+def read_file(file: Path, *, together: bool = False) -> dict[str, Tensor]:
+    """The tensors of one safetensors file, none of them read yet.
+
+    Each is a mapping of its own part of the file, which ends with it. Or they share one mapping `together`: their
+    values may be changed, which the file does not see.
+    """
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
@@ -73,9 +78,10 @@ def read_file(file: Path) -> dict[str, Tensor]:
             if not 2 <= length <= min(MAX_HEADER, size - 8):
                 raise CompileError("SEQ409", f"{file.name} is not a safetensors file", _NO_WEIGHTS, str(file))
             header = json.loads(stream.read(length))
+            whole = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY) if together else None
         header.pop("__metadata__", None)
         start = 8 + length
-        return {name: _tensor(file, name, entry, start, size) for name, entry in header.items()}
+        return {name: _tensor(file, name, entry, start, size, whole) for name, entry in header.items()}
     except OSError as error:
         raise CompileError("SEQ409", f"{file.name} cannot be read: {error.strerror}", file=str(file)) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -105,7 +111,7 @@ def is_bare(name: str) -> bool:
     return Path(name).name == name and name not in ("", "..")
 
 
-def _tensor(file: Path, name: str, entry: Mapping[str, Any], start: int, size: int) -> Tensor:
+def _tensor(file: Path, name: str, entry: Mapping[str, Any], start: int, size: int, whole: mmap.mmap | None) -> Tensor:
     dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)) or not begin <= end <= size - start:
         raise ValueError(f"{quoted(name)} lies outside it")
@@ -115,7 +121,13 @@ def _tensor(file: Path, name: str, entry: Mapping[str, Any], start: int, size: i
     def read() -> Array:
         if begin == end:
             return np.empty(shape, FLOATS[dtype])
-        return np.memmap(file, FLOATS[dtype], "r", start + begin, shape)
+        if whole is not None:
+            return np.ndarray(shape, FLOATS[dtype], whole, start + begin)
+        before = (start + begin) % mmap.ALLOCATIONGRANULARITY  # where a mapping may start
+        with file.open("rb") as stream:
+            length, offset = before + end - begin, start + begin - before
+            part = mmap.mmap(stream.fileno(), length, access=mmap.ACCESS_READ, offset=offset)
+        return np.ndarray(shape, FLOATS[dtype], part, before)
 
     return Tensor(dtype, shape, read)
 

@@ -15,7 +15,6 @@ from seqspec.backends.onnx.lower import lower
 from seqspec.backends.onnx.manifest import manifest, package_version
 from seqspec.backends.onnx.programs import Programs
 from seqspec.backends.onnx.tensors import Tensors
-from seqspec.backends.weights import check_values
 from seqspec.diagnostics import CompileError
 from seqspec.graph.ir import Graph
 from seqspec.graph.signature import signature
@@ -70,9 +69,7 @@ def write_directory(
     asked = _checked(graph, Options(**options))
     refuse(path)
     refuse_if_too_large(graph, asked.dtype, path)
-    tensors = Tensors(graph.root.params, weights, asked.dtype, seed)
-    if weights is not None:
-        check_values(graph.root.params, weights, asked.dtype)
+    tensors = Tensors(graph.root.params, weights, asked.dtype, seed, checked=True)
     flat = inference(graph, asked.logits)
     roles = _roles(flat, asked)
     known, others = inputs or {}, programs or Programs()

@@ -10,7 +10,7 @@ import numpy
 import onnx_ir as ir
 
 from seqspec.backends.onnx.types import element, numpy_dtype
-from seqspec.backends.weights import as_numpy, check, initial
+from seqspec.backends.weights import as_numpy, check, check_values, initial, no_number
 from seqspec.graph.dims import Shape
 from seqspec.graph.ir import Param
 
@@ -25,19 +25,35 @@ class Source:
     params: Mapping[str, Param]
     weights: Mapping[str, Any] | None
     seed: int
+    checked: str | None = None
+    """The dtype in which weights must be numbers to compute with."""
 
     def load(self, name: str) -> Array:
-        """One parameter, as its source holds it."""
+        """One parameter, as its source holds it. CompileError (SEQ419) if it must hold numbers and does not."""
         if self.weights is None:
             return initial(self.params[name], self.seed)
-        return as_numpy(self.weights[name])
+        array = as_numpy(self.weights[name])
+        if self.checked is not None and no_number(array, self.checked):
+            check_values(tuple(self.params.values()), self.weights, self.checked)  # names all that are wrong
+        return array
 
 
 class Tensors:
-    """Tensors by content. Graphs that use the same `Tensors` share equal ones."""
+    """Tensors by content. Graphs that use the same `Tensors` share equal ones.
 
-    def __init__(self, params: Sequence[Param], weights: Mapping[str, Any] | None, dtype: str, seed: int) -> None:
-        self.source = Source({p.name: p for p in params}, weights, seed)
+    `checked`: weights are checked when they are read, so that each is read only once.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[Param],
+        weights: Mapping[str, Any] | None,
+        dtype: str,
+        seed: int,
+        *,
+        checked: bool = False,
+    ) -> None:
+        self.source = Source({p.name: p for p in params}, weights, seed, dtype if checked else None)
         if weights is not None:
             check(tuple(params), weights)
         self.dtype = dtype
