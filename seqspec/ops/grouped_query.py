@@ -111,7 +111,7 @@ class GroupQueryAttention(FusedOp):
         assert rows is not None
 
         def made(np: Any) -> Array:
-            return tables.reference(np, {}, np.arange(rows)[None], np.zeros(0))[which][0]
+            return tables.table((np.cos, np.sin)[which], tables.angles(np, np.arange(rows)[None]))[0]
 
         scaling = f", {tables.scaling}" if isinstance(tables.scaling, Fixed) else ""
         name = f"rope_{('cos', 'sin')[which]}({tables.width}, {tables.theta!r}{scaling})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -100,12 +100,20 @@ class RopeTables(Op):
         return self.scaling.attention_factor if self.scaling else 1.0
 
     def reference(self, np: Any, weights: Weights, positions: Array, x: Array) -> tuple[Array, ...]:
+        angles = self.angles(np, positions)
+        return self.table(np.cos, angles).astype(x.dtype), self.table(np.sin, angles).astype(x.dtype)
+
+    def angles(self, np: Any, positions: Array) -> Array:
+        """positions[B, T] -> radians [B, T, width / 2] in float64."""
         frequencies = np.array(self.frequencies())
         if isinstance(self.scaling, ByLength):
             lengths = positions.max(1, initial=-1) + 1
             frequencies = self.scaling.reference(np, frequencies, lengths)[:, None]
-        angles = positions[..., None] * frequencies
-        return (self._factor * np.cos(angles)).astype(x.dtype), (self._factor * np.sin(angles)).astype(x.dtype)
+        return positions[..., None] * frequencies
+
+    def table(self, turn: Callable[[Array], Array], angles: Array) -> Array:
+        """One of the two tables in float64; `turn` is `np.cos` or `np.sin`."""
+        return self._factor * turn(angles)
 
     def torch(self, t: TorchWriter, positions: Expr, x: Expr) -> Expr:
         frequencies = f"{t.use(_FREQUENCIES)}({self.width}, {self.theta!r}, {x.tight}.device)"
