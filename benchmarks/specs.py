@@ -9,7 +9,6 @@ seqspec: 1
 name: bench-{kind}
 encoder:
   input: {{kind: features, size: 256}}
-  d_model: 256
   layers: [{{kind: {kind}, hidden_size: 256, num_layers: 2, bidirectional: true}}]
 """
 BAHDANAU = """

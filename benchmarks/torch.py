@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -122,9 +123,10 @@ def sides(work: Work, folder: Path, compiled: bool) -> dict[str, Run]:
 
 
 def peak(work: Work, folder: Path, side: str) -> int:
-    """Bytes above the module's own, of a process that does it three times."""
+    """Bytes above the module's own, of a process that does it three times; the median of three such."""
     command = [sys.executable, __file__, "--peak", side, str(WORKS.index(work)), str(folder)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(3)]
+    return statistics.median(int(run.stdout) for run in runs)
 
 
 def _measure(side: str, number: str, folder: str) -> None:
