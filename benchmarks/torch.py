@@ -99,9 +99,6 @@ def _first(output: Any) -> torch.Tensor:
 def run(forward: Callable[[], torch.Tensor], module: nn.Module, train: bool) -> Run:
     """The forward pass; or that, a loss of its outputs, and their gradients."""
     module.train(train)
-    for part in module.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0  # what is timed is the model
     if not train:
         return torch.inference_mode()(forward)
 
