@@ -24,3 +24,21 @@ decoder:
   layers: [{kind: gru, hidden_size: 256, attend: {from: encoder, score: additive, query: previous}}]
 head: {kind: lm}
 """
+
+WINDOWS = """
+seqspec: 1
+name: windows
+decoder:
+  input: {{kind: tokens, vocab_size: 8192}}
+  d_model: 512
+  bias: false
+  position: {{kind: rope, theta: 10000}}
+  norm: rmsnorm
+  norm_placement: pre
+  layers:
+    - repeat: 8
+      block:
+        - {{kind: attention, heads: 8, kv_heads: 2, mask: {{all: [causal, {{kind: window, size: {size}}}]}}}}
+        - {{kind: ffn, d_ff: 1408, activation: silu, gated: true}}
+head: {{kind: lm}}
+"""

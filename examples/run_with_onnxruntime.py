@@ -38,12 +38,14 @@ class Model:
         made: dict[str, Array] = {}
         for session in self.once:
             made |= run(session, inputs)
-        sizes = {"batch_size": len(next(iter(inputs.values()))), PAST: 0}
+        batch = len(next(iter(inputs.values())))
         for state in self.signature["states"]:
             if state["present"] in made:
                 self.state[state["past"]] = made[state["present"]]
             else:
-                shape = [sizes[size] if size in sizes else int(size) for size in state["shape"]]
+                # a name is the batch, or the length of a past: of all tokens, or those that a window shows
+                named = {size: 0 for size in state["shape"] if not size.isdecimal()} | {"batch_size": batch}
+                shape = [named[size] if size in named else int(size) for size in state["shape"]]
                 kind = self.float if state["dtype"] == "float" else state["dtype"]
                 self.state[state["past"]] = np.zeros(shape, kind)
 

@@ -20,6 +20,7 @@ PAST = "past_sequence_length"
 TOTAL = "total_sequence_length"
 ENCODER_TIME = "encoder_sequence_length"
 LABELS = "label_length"
+_PAST_WINDOW, _TOTAL_WINDOW, _LENGTH = "past_window_", "total_window_", "_length"
 
 
 @primitive
@@ -107,9 +108,26 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
         raise KeyError(f"no value for {', '.join(sorted(names(size) - values.keys()))}") from None
 
 
+def past_window(size: int) -> str:
+    """The length of the past that a layer keeps whose window has `size` tokens."""
+    return f"{_PAST_WINDOW}{size}{_LENGTH}"
+
+
+def total_window(size: int) -> str:
+    """The length of what it keeps once the new tokens have joined."""
+    return f"{_TOTAL_WINDOW}{size}{_LENGTH}"
+
+
+def windows(shape: Shape) -> dict[str, int]:
+    """The lengths in `shape` that are `past_window` of a size, and these sizes."""
+    found = {name: name.removeprefix(_PAST_WINDOW).removesuffix(_LENGTH) for size in shape for name in names(size)}
+    return {name: int(text) for name, text in found.items() if text.isdecimal() and past_window(int(text)) == name}
+
+
 def grown(shape: Shape) -> Shape:
-    """The shape of a present, from that of its past: P past positions become P + T."""
-    return tuple(substitute(size, {PAST: dim(PAST) + dim(TIME)}) for size in shape)
+    """The shape of a present, from that of its past: P past positions become P + T; of a window, what is kept."""
+    kept = {name: dim(total_window(size)) for name, size in windows(shape).items()}
+    return tuple(substitute(size, {PAST: dim(PAST) + dim(TIME), **kept}) for size in shape)
 
 
 def names(size: Size) -> set[str]:

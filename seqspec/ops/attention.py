@@ -265,7 +265,7 @@ def _visible_keys(o: OnnxWriter, q: Any, k: Any, mask: Any | None, band: Band) -
 
     All layers of a stack ask for the same nodes here, so the writer keeps them once.
     """
-    queries, keys = o.size(q, 2), o.size(k, 2)
+    queries, keys = o.size(q, 2), o.size(k, 2) if mask is None else o.size(mask, 1)
     shape = o.Concat(o.size(q, 0), o.ints(1), queries, keys, axis=0)
     seen = [] if mask is None else [o.Unsqueeze(mask, o.ints(1, 2))]
     if band != EVERYTHING:

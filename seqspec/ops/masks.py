@@ -152,6 +152,19 @@ def implies_causal(mask: Mask, *, after_prefix: bool = False) -> bool:
             return False
 
 
+def looks_back(mask: Mask) -> int | None:
+    """How many real tokens before itself, over the whole row, a query can see at most; None if that has no bound."""
+    match normalise(mask):
+        case Band(left, _):
+            return left
+        case AllOf(items):
+            return _narrower([looks_back(item) for item in items])
+        case AnyOf(items):
+            return _wider([looks_back(item) for item in items])
+        case _:
+            return None
+
+
 def atoms(mask: Mask) -> Iterator[Atom]:
     """Every atom of a mask, in order."""
     if isinstance(mask, AllOf | AnyOf):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 
 from seqspec.graph.ir import Graph
@@ -20,6 +20,7 @@ from seqspec.passes.quantize import quantize
 from seqspec.passes.scan_recurrent import scan_recurrent
 from seqspec.passes.split import split
 from seqspec.passes.trim import trim
+from seqspec.passes.window_caches import window_caches
 
 Pass = Callable[[Graph], Graph]
 
@@ -47,6 +48,11 @@ def fused(flat: Graph, target: Target, dtype: str = "float32", bits: Quantize | 
     scanned = scan_recurrent(trim(flat), target, dtype)
     joined = fuse_skip_norm(fuse_attention(scanned, target, dtype), target, dtype)
     return joined if bits is None else quantize(joined, target, dtype, bits)
+
+
+def windowed(files: Mapping[str, Graph]) -> dict[str, Graph]:
+    """The graphs of `fused` as they are written: where no kernel keeps a cache, a window layer keeps its window."""
+    return {role: window_caches(graph) for role, graph in files.items()}
 
 
 def rounded(graph: Graph, target: Target, dtype: str, bits: Quantize) -> Graph:

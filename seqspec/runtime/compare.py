@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seqspec.diagnostics import CompileError
-from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, evaluate, names
+from seqspec.graph.dims import ENCODER_TIME, PAST, TIME, Shape, evaluate, names, windows
 from seqspec.graph.signature import Signature
 from seqspec.runtime.cases import Batch, Cases, Handed
 from seqspec.runtime.judges import Answer, Runner
@@ -98,7 +98,8 @@ def compare(
     for way in ways:
         worst = dict.fromkeys(shapes, 0.0)
         for name, row, got in _parts(judged, cases.batch(way), shapes):
-            worst[name] = max(worst[name], _apart(got, _one(alone[way.rows[row]], name, got)))
+            want = _last(_one(alone[way.rows[row]], name, got), shapes[name], got)
+            worst[name] = max(worst[name], _apart(got, want))
         found += [Difference(name, way.name, worst[name], largest[name]) for name in shapes]
     return found
 
@@ -149,9 +150,11 @@ def _real(array: Array, shape: Shape, batch: Batch, row: int) -> Array:
     for axis, size in enumerate(shape):
         found = names(size)
         source = ENCODER_TIME in found
-        real = batch.encoder_real if source else batch.real if found & {TIME, PAST} else None
+        real = batch.encoder_real if source else batch.real if found & {TIME, PAST} or windows((size,)) else None
         if real is None:
             continue
+        if windows((size,)):
+            real = real[:, real.shape[1] - array.shape[axis] :]
         if source in batch.in_front:
             count = int(real[row].sum())
             array = array.take(range(evaluate(size, {TIME: count, PAST: 0, ENCODER_TIME: count})), axis)
@@ -165,6 +168,15 @@ def _one(answer: Answer, name: str, got: Array) -> Array:
     if name not in outputs and name not in state and got.dtype == bool:
         return np.ones_like(got)  # no mask: nothing is padding
     return np.asarray((outputs[name] if name in outputs else state[name])[0])
+
+
+def _last(array: Array, shape: Shape, got: Array) -> Array:
+    """The last positions of a state that is kept for a window: as many as `got` has, and at least the window's."""
+    for axis, size in enumerate(shape[1:]):
+        for window in windows((size,)).values():
+            length = array.shape[axis]
+            array = array.take(range(length - min(length, max(window - 1, got.shape[axis])), length), axis)
+    return array
 
 
 def _axes(shape: Shape) -> set[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqspec.diagnostics import RuntimeFault, arguments, did_you_mean
-from seqspec.graph.dims import BATCH, PAST, TIME, Size, evaluate, names, show
+from seqspec.graph.dims import BATCH, PAST, TIME, Size, evaluate, names, show, windows
 from seqspec.graph.signature import Port, Signature
 from seqspec.runtime.facts import Facts
 from seqspec.runtime.state import Array, as_array
@@ -53,6 +53,11 @@ class Call:
         for name, fact in facts.items():
             if name in self.arrays:
                 self._within(name, fact)
+
+    @property
+    def past_real(self) -> Array | None:
+        """Which positions of the past are real, [B, P], by the mask of this call; None if the model keeps no mask."""
+        return None if self.carried is None else self.carried[:, : self.sizes[PAST]]
 
     def _checked(self, port: Port, value: npt.ArrayLike) -> Array:
         """The array in the port's element type. New sizes are noted, known ones compared: SEQ504, SEQ509, SEQ513."""
@@ -189,7 +194,8 @@ def check_names(signature: Signature, taken: Iterable[str], given: Mapping[str, 
 
 def past_shape(shape: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of an empty past: length 0 in time, the batch of the call."""
-    return tuple(evaluate(size, {BATCH: sizes[BATCH], PAST: 0}) for size in shape)
+    empty = {BATCH: sizes[BATCH], PAST: 0, **dict.fromkeys(windows(shape), 0)}
+    return tuple(evaluate(size, empty) for size in shape)
 
 
 def _positions(size: Size, frames: int) -> int:

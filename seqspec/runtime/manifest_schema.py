@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from seqspec.diagnostics import format_path
-from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names, parse
+from seqspec.graph.dims import BATCH, ENCODER_TIME, PAST, TIME, names, parse, windows
+from seqspec.graph.dims import Size as Parsed
 from seqspec.graph.types import DType
 from seqspec.passes.forms import Target
 from seqspec.passes.options import Logits, Quantize
@@ -25,9 +26,14 @@ def _size(text: str) -> str:
         size = parse(text) if len(text) <= _LONGEST_SIZE else None
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
         size = None
-    if size is None or str(size) != text or (isinstance(size, int) and size < 0) or not names(size) <= _NAMES:
+    if size is None or str(size) != text or (isinstance(size, int) and size < 0) or not _known(size):
         raise ValueError(f"{text[:_LONGEST_SIZE]!r} is no size")
     return text
+
+
+def _known(size: Parsed) -> bool:
+    """Whether all names in a size are ours."""
+    return names(size) <= _NAMES | windows((size,)).keys()
 
 
 def _inside(path: str) -> str:

@@ -130,6 +130,7 @@ class Session:
             past = states.arrays(state)
             sizes = states.sizes(self.signature, past, masked=self._masked, dtype=self.dtype)
             call = self.call(inputs, sizes, past.get(MASK), past.get(DOCUMENTS))
+            states.check_windows(self.signature, call.sizes, call.past_real)
         if call.sizes.get(TIME) == 0:
             return Result({port.name: self._nothing(port, call) for port in self.outputs}, self._next(call, past, None))
         feeds = call.arrays | {s.past: past[s.past] for s in self.signature.states}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqspec.diagnostics import RuntimeFault, arguments
-from seqspec.graph.dims import BATCH, PAST, dim, show
+from seqspec.graph.dims import BATCH, PAST, dim, show, windows
 from seqspec.graph.signature import Signature
 
 Array = npt.NDArray[Any]
@@ -81,6 +81,22 @@ def sizes(signature: Signature, state: Mapping[str, Array], *, masked: bool, dty
     if masked and PAST not in found:
         raise _fault(f"the state lacks `{MASK}`, which says how long the past is")
     return found
+
+
+def check_windows(signature: Signature, sizes: Mapping[str, int], mask: Array | None) -> None:
+    """SEQ509 if a state kept for a window lacks tokens that a window may show. `mask`[B, P] tells what is real."""
+    past = sizes.get(PAST, 0)
+    real = np.ones((sizes[BATCH], past), bool) if mask is None else mask
+    kept: dict[str, tuple[str, int]] = {}
+    for state in signature.states:
+        for name, size in windows(state.shape).items():
+            kept.setdefault(name, (state.past, size))  # all layers with this window keep as much
+    for name, (path, size) in kept.items():
+        length = sizes[name]
+        needed = np.minimum(real.sum(1), size - 1)
+        if length > past or (real[:, past - length :].sum(1) < needed).any():
+            text = f"`{path}` in the state has {length} positions, too few or too many for a past of {past}"
+            raise _fault(f"{text}, of which the mask says what is real")
 
 
 def _some(found: set[str]) -> str:

@@ -214,8 +214,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @cache
 def anchors(path: Path) -> set[str]:
-    """The names that GitHub gives to headings."""
-    found: set[str] = set()
+    """The names that GitHub gives to headings, and those that a page gives itself."""
+    found: set[str] = set(re.findall(r'<a id="(\w+)">', path.read_text()))
     for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE):
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         number = 0

@@ -22,7 +22,7 @@ from seqspec.ops.gru import Gru
 from seqspec.ops.linear import Linear, TiedLinear
 from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
-from seqspec.ops.masks import CAUSAL
+from seqspec.ops.masks import CAUSAL, Band, Mask
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.ops.padding import Padding
 from seqspec.ops.positions import LearnedPositions, Positions
@@ -43,24 +43,25 @@ from seqspec.passes.rewrite import nodes
 from seqspec.passes.scan_recurrent import scan_recurrent
 from seqspec.passes.split import split
 from seqspec.passes.support import matrix
+from seqspec.passes.window_caches import window_caches
 
 FIXTURES = Path(__file__).parent / "fixtures" / "passes"
 B, T, S, E = dim(BATCH), dim(TIME), dim(PAST) + dim(TIME), dim(ENCODER_TIME)
 WIDTH = 8
 
 
-def attention(parent: Builder, dropout: float = 0.0, width: int = 4) -> Any:
-    """x, mask -> causal attention of two heads of this width."""
+def attention(parent: Builder, dropout: float = 0.0, width: int = 4, sees: Mask = CAUSAL) -> Any:
+    """x, mask -> attention of two heads of this width, causal or as `sees` says."""
     b = parent.child("Attention")
     x, mask = b.input("x", (B, T, WIDTH)), b.input("mask", (B, S), "bool", optional=True)
     q, k, v = (
         b.add(SplitHeads(2, width), b.add(Linear(WIDTH, 2 * width, bias=False), x, name=f"{n}_proj")) for n in "qkv"
     )
-    y = b.add(Attention(CAUSAL, dropout=dropout), q, b.add(Append("key"), k), b.add(Append("value"), v), mask)
+    y = b.add(Attention(sees, dropout=dropout), q, b.add(Append("key"), k), b.add(Append("value"), v), mask)
     return b.done(b.add(Linear(2 * width, WIDTH), b.add(MergeHeads(), y), name="o_proj"))
 
 
-def decoder(layers: int = 2, width: int = 4) -> Graph:
+def decoder(layers: int = 2, width: int = 4, sees: tuple[Mask, ...] = (CAUSAL,)) -> Graph:
     """Ids -> logits, pre-norm, with dropout, positions, and the table tied to the head."""
     root = Builder("Tiny")
     ids = root.input("input_ids", (B, T), "int64")
@@ -73,7 +74,8 @@ def decoder(layers: int = 2, width: int = 4) -> Graph:
     for index in range(layers):
         b = root.child("Block")
         h, inner_mask = b.like(x, "x"), b.like(mask, "mask")
-        y = b.call(attention(b, 0.1, width), "attention", b.add(RMSNorm(WIDTH), h, name="attention_norm"), inner_mask)
+        called = attention(b, 0.1, width, sees[index % len(sees)])
+        y = b.call(called, "attention", b.add(RMSNorm(WIDTH), h, name="attention_norm"), inner_mask)
         h = b.add(Add(), h, b.add(Dropout(0.1), y))
         x = root.call(b.done(h), f"layers.{index}", x, mask)
     x = root.add(LayerNorm(WIDTH), x, name="final_norm")
@@ -124,6 +126,7 @@ PASSES: dict[str, tuple[Callable[[], Graph], Callable[[Graph], Graph], Stage]] =
         lambda g: scan_recurrent(g, "cpu", "float32"),
         "inference",
     ),
+    "window_caches": (lambda: bare(decoder(3, sees=(Band(3, 0), CAUSAL))), window_caches, "part"),
     "split_encoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[0], "part"),
     "split_decoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[1], "part"),
 }

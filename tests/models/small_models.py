@@ -202,7 +202,7 @@ class Runner:
         for port in main.get_inputs():
             found = next((s for s in self.states if s.past == port.name), None)
             if found is not None:
-                sizes = [batch if d == "batch_size" else 0 if d == "past_sequence_length" else d for d in port.shape]
+                sizes = [batch if d == "batch_size" else 0 if isinstance(d, str) else d for d in port.shape]
                 self.state[found.past] = out[found.present] if found.present in out else np.zeros(sizes, np.float32)
 
 

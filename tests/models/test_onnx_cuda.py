@@ -102,6 +102,15 @@ def test_kernels_by_dtype(libraries: Path, tmp_path: Path) -> None:
         assert list(left(found)) == [], name
 
 
+def test_windows_of_the_past_are_kept_on_the_gpu(libraries: Path, tmp_path: Path) -> None:
+    """In float32, where no kernel keeps the cache. How much of it is dropped is a number, which the CPU reads."""
+    files = list(compiled(ROOT / "examples" / "hybrid-window.yaml", tmp_path / "out", dtype="float32"))
+    assert "past_window_" in (tmp_path / "out" / "seqspec.json").read_text()
+    (found,) = placed(libraries, files)
+    assert list(left(found)) == []
+    assert found["cuda"] > 0
+
+
 def test_a_kernel_that_is_not_there_is_seen(libraries: Path, tmp_path: Path) -> None:
     """Elu of this opset is the CPU's: the check would find it."""
     nodes = [helper.make_node("Exp", ["x"], ["y"]), helper.make_node("Elu", ["y"], ["z"])]

@@ -32,6 +32,7 @@ from seqspec.ops.rope_scaling import Linear as LinearScaling
 from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
 from seqspec.ops.to_bool import ToBool
 from seqspec.ops.trim import Trim
+from seqspec.ops.window import AppendWindow, OfKept
 
 B, T, P = dim(BATCH), dim(TIME), dim(PAST)
 S = P + T
@@ -127,7 +128,26 @@ def caches() -> Iterator[Row]:
         yield Row(f"{name}-no-past", Append(name), (HEADS,), NO_PAST, (None,))
     yield Row("past", Append("key"), (HEADS,), SIZES, (random(3, 4, 4, 6),))
     yield Row("first-call", Hold("memory"), (X,), SIZES, (None,))
+    yield from windows()
     yield Row("held", Hold("key", cache=True), (HEADS,), SIZES, (random(3, 4, 5, 6, seed=1),), onnx=False)
+
+
+def windows() -> Iterator[Row]:
+    """Of four columns of past, or of the last of these: how many a window needs, as counted by hand."""
+    v, inputs = real((B, 4, T, 2), 3, 4, 5, 2), mask((B, S), MASKS[9])
+    one = mask((B, S), np.array([[1, 1, 0, 1, 1, 1, 1, 1, 1]] * 3, bool))
+    for left, real_, past, kept in ((2, inputs, 4, 3), (3, inputs, 4, 4), (2, inputs, 3, 3), (0, inputs, 4, 0),
+                                    (1, inputs, 0, 0), (1, one, 4, 1), (2, one, 4, 3), (16, one, 4, 4)):  # fmt: skip
+        sizes = SIZES | {f"past_window_{left + 1}_length": past, f"total_window_{left + 1}_length": kept + 5}
+        pasts = (random(3, 4, past, 6), random(3, 4, past, 2, seed=1))
+        name = f"{left}-of-{past}-{'one' if real_ is one else 'padded'}"
+        yield Row(name, AppendWindow(("key", "value"), left), (HEADS, v, real_), sizes, pasts)
+    sizes = SIZES | {"past_window_3_length": 0, "total_window_3_length": 5}
+    yield Row("no-past", AppendWindow(("key", "value"), 2), (HEADS, v, inputs), sizes, (None, None))
+    kept_mask = mask((B, dim("total_window_3_length")), MASKS[9][:, 2:])
+    sizes = SIZES | {"total_window_3_length": 7}
+    yield Row("mask", OfKept(), (mask((B, 1, T, S), random(3, 1, 5, 9) > 0), kept_mask), sizes)
+    yield Row("bias", OfKept(), (real((B, 4, T, S), 3, 4, 5, 9), kept_mask), sizes)
 
 
 def padding() -> Iterator[Row]:

@@ -25,6 +25,7 @@ from seqspec.ops.pool import Pool
 from seqspec.ops.positions import Positions
 from seqspec.ops.rope import Rope, RopeTables
 from seqspec.ops.shape import Concat, MergeHeads, SplitHeads, Squeeze, Unsqueeze
+from seqspec.ops.window import AppendWindow
 
 FEATURES: Shape = (B, T, 6)
 
@@ -50,6 +51,8 @@ REFUSED: list[tuple[Op, list[Value | None], str]] = [
     (SplitHeads(4, 2), [value(FEATURES)], "4 heads of width 2"),
     (MergeHeads(), [value(FEATURES)], "heads are merged from"),
     (Append("key"), [value(FEATURES)], "a cache holds"),
+    (AppendWindow(("key", "value"), 3), [heads(4), heads(2), value((B, S), "bool")], "do not go together"),
+    (AppendWindow(("key", "value"), 3), [heads(4), heads(4), value((S,), "bool")], "does not say which"),
     (Padding(0), [value(FEATURES), None], "pad_id 0 is looked for in ids"),
     (Padding(0), [value((B, T), "int64"), value((B, S), "int64")], "the mask of .* is"),
     (Positions(True), [value((B, T), "int64"), None, None], "counted in a mask"),

@@ -54,6 +54,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "kernels-half": (TINY, {"dtype": "float16"}),
     "kernels-int4": (TINY, {"quantize": "int4"}),
     "portable": (TINY, {"target": "portable"}),
+    "windows": (spec("hybrid-window"), {"target": "portable"}),
     "uneven": (UNEVEN, {}),
     "padded": (PADDED, {}),
 }
@@ -167,6 +168,16 @@ def test_transformers_js_generates_our_ids(folders: dict[str, Path]) -> None:
     done = _run(["node", str(PROGRAMS / "transformers_js_generate.mjs"), str(node_modules())], asked)
     for request, made in zip(asked, done, strict=True):
         assert made == ours(Path(request["folder"]), PROMPTS, request["masks"]), request
+
+
+def test_transformers_js_carries_what_a_window_shows(tmp_path: Path) -> None:
+    """Alone, since onnxruntime-genai needs the whole past: the window is of 4 tokens, and the first layers have one."""
+    folder = _compiled(tmp_path / "out", "windows", transformers_js=True)
+    assert "past_window_4_length" in (folder / "seqspec.json").read_text()
+    masks = [[1] * 5, [0, 0, 1, 1, 1], [0, 1, 1, 1, 1]]
+    asked = [{"folder": str(folder), "prompts": PROMPTS, "masks": masks, "count": COUNT}]
+    (made,) = _run(["node", str(PROGRAMS / "transformers_js_generate.mjs"), str(node_modules())], asked)
+    assert made == ours(folder, PROMPTS, masks)
 
 
 def test_what_transformers_js_reads(folders: dict[str, Path]) -> None:

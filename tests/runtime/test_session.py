@@ -66,8 +66,13 @@ def test_in_chunks(compiled: Get, name: str, cuts: tuple[int, ...]) -> None:
     close(parts[-1] if name == "gru-forecast" else np.concatenate(parts, 1), whole["logits"])
     assert state is not None
     assert whole.state is not None
+    windows = {s.past for s in model.session.signature.states if any("past_window" in str(size) for size in s.shape)}
     for key in state:
-        close(state[key].astype(np.float32), whole.state[key].astype(np.float32))
+        wanted = whole.state[key]
+        if key in windows:  # of 4 tokens: what no later query sees is dropped between calls
+            assert state[key].shape[2] >= 3
+            wanted = wanted[:, :, wanted.shape[2] - state[key].shape[2] :]
+        close(state[key].astype(np.float32), wanted.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", GENERATING)

@@ -12,15 +12,14 @@ from seqspec.backends.directory import refuse, replacing, seal, write
 from seqspec.backends.memory import refuse_if_too_large
 from seqspec.backends.onnx import data
 from seqspec.backends.onnx.lower import lower
-from seqspec.backends.onnx.manifest import manifest, package_version
+from seqspec.backends.onnx.manifest import manifest, of_files, package_version
 from seqspec.backends.onnx.programs import Programs
 from seqspec.backends.onnx.tensors import Tensors
 from seqspec.diagnostics import CompileError
 from seqspec.graph.ir import Graph
-from seqspec.graph.signature import signature
 from seqspec.passes.last_logits import has_logits
 from seqspec.passes.options import Options
-from seqspec.passes.pipeline import fused, inference, parts
+from seqspec.passes.pipeline import fused, inference, parts, windowed
 from seqspec.spec.tokenizer import TokenizerFile, contents
 
 Weights = Mapping[str, Any]
@@ -31,7 +30,7 @@ def model(graph: Graph, weights: Weights | None = None, *, seed: int = 0, **opti
     asked = _checked(graph, Options(**options))
     flat = inference(graph, asked.logits)
     whole = {"model": fused(flat, asked.target, asked.dtype, asked.quantize)}
-    return _lower(flat, whole, Tensors(graph.root.params, weights, asked.dtype, seed))["model"]
+    return _lower(flat, windowed(whole), Tensors(graph.root.params, weights, asked.dtype, seed))["model"]
 
 
 def export(
@@ -43,7 +42,8 @@ def export(
     """
     asked = _checked(graph, Options(**options))
     flat = inference(graph, asked.logits)
-    return _lower(flat, _roles(flat, asked), Tensors(graph.root.params, weights, kept or asked.dtype, seed))
+    tensors = Tensors(graph.root.params, weights, kept or asked.dtype, seed)
+    return _lower(flat, windowed(_roles(flat, asked)), tensors)
 
 
 def write_directory(
@@ -73,12 +73,13 @@ def write_directory(
     flat = inference(graph, asked.logits)
     roles = _roles(flat, asked)
     known, others = inputs or {}, programs or Programs()
+    written = roles if others.whole_caches else windowed(roles)
     places = {role: others.place(role, asked) for role in roles}
-    described = manifest(graph, flat, roles, asked, places=places, inputs=known)
+    described = manifest(graph, flat, roles, written, asked, places=places, inputs=known)
     if tokenizer is not None:
         described["tokenizer"] = tokenizer.to_json()
     files = others.files(flat, known, asked, in_place=described["in_place"])
-    models = _lower(flat, roles, tensors)
+    models = _lower(flat, written, tensors)
     with replacing(path) as folder:
         # settings of other programs are their users' to change
         hashed: dict[str, dict[str, Any] | None] = dict.fromkeys(files)
@@ -108,6 +109,6 @@ def _roles(flat: Graph, asked: Options) -> dict[str, Graph]:
 
 
 def _lower(flat: Graph, roles: Mapping[str, Graph], tensors: Tensors) -> dict[str, ir.Model]:
-    named = {s.path: s for s in signature(flat).states}
+    named = {s.path: s for s in of_files(flat, roles).states}
     version = package_version("seqspec-compiler")
     return {role: lower(part, named, tensors, version) for role, part in roles.items()}

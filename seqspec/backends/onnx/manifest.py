@@ -10,7 +10,7 @@ from typing import Any
 
 from seqspec.graph.dims import PAST, names
 from seqspec.graph.ir import Graph, Node
-from seqspec.graph.signature import signature, starting
+from seqspec.graph.signature import Signature, signature, starting
 from seqspec.ops.fused import FusedOp
 from seqspec.ops.grouped_query import GroupQueryAttention
 from seqspec.ops.scanned import Scanned
@@ -25,13 +25,17 @@ def manifest(
     graph: Graph,
     flat: Graph,
     roles: Mapping[str, Graph],
+    written: Mapping[str, Graph],
     asked: Options,
     *,
     places: Mapping[str, str],
     inputs: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """`flat` is the graph in one piece as the files compute it; `graph` still knows what callers may leave out."""
-    files = signature(flat)
+    """`flat` is the graph in one piece as the files compute it; `graph` still knows what callers may leave out.
+
+    `roles` are the graphs of the files, which tell the kernels, and `written` are these with the caches they keep.
+    """
+    files = of_files(flat, written)
     given = starting(signature(graph), files)
     described = replace(files, inputs=(*files.inputs, *given)).to_json()
     optional = {v.name for v in graph.root.inputs if v.optional}
@@ -45,9 +49,16 @@ def manifest(
         "graphs": dict(places),
         "signature": described,
         "inputs": dict(inputs),
-        "in_place": _in_place(list(roles.values())[-1]),
+        "in_place": _in_place(list(written.values())[-1]),
         "forms": [form for role, part in roles.items() for form in _forms(role, part, asked)],
     }
+
+
+def of_files(flat: Graph, written: Mapping[str, Graph]) -> Signature:
+    """The signature of the whole model, with the states as the graphs of its files keep them."""
+    whole = signature(flat)
+    shapes = {state.name: state.shape for graph in written.values() for state in graph.root.states}
+    return replace(whole, states=tuple(replace(s, shape=shapes.get(s.path, s.shape)) for s in whole.states))
 
 
 def package_version(name: str) -> str:

@@ -20,6 +20,11 @@ class Programs:
     transformers_js: bool = False
     eos_id: int | None = None
 
+    @property
+    def whole_caches(self) -> bool:
+        """Whether one of them makes room for every layer's cache by the length of the whole text."""
+        return self.genai
+
     def place(self, role: str, asked: Options) -> str:
         """The path of a graph's file in the folder."""
         if self.transformers_js:
