@@ -72,8 +72,9 @@ def _layers(rows: Rows, starts: Sequence[Any]) -> tuple[Any, ...]:
             for kept, state in zip(finals, last, strict=True):
                 kept.append(o.Unsqueeze(state, o.ints(1)))
         y = joined(o, outputs, -1)
-    made = (rows.back(y), *(rows.as_given(joined(o, kept, 1)) for kept in finals))
-    return tuple(o.cast(v, "float") for v in made)
+    # cast before it is transposed: onnxruntime's CUDA provider cannot fuse both with a product behind them
+    ends = (o.cast(rows.as_given(joined(o, kept, 1)), "float") for kept in finals)
+    return (rows.back(o.cast(y, "float")), *ends)
 
 
 def _step(o: OnnxWriter, op: Recurrent, gates: Any, *state: Any) -> tuple[Any, ...]:
@@ -192,7 +193,7 @@ class Padded(Whole):
         return [*last, o.Reshape(o.Slice(y, o.ints(0), self.time, o.ints(0)), o.ints(-1, self.width))]
 
     def back(self, y: Any) -> Any:
-        return self.o.Where(self.o.Transpose(self.real, perm=[1, 0, 2]), super().back(y), self.zero)
+        return self.o.Where(self.o.Transpose(self.real, perm=[1, 0, 2]), super().back(y), self.o.scalar(0.0))
 
     def _some_step(self, x: Any, nothing: Any) -> Any:
         """x[T,B,·], or a step of padding if T = 0: onnxruntime's Scan needs one."""
@@ -242,7 +243,7 @@ class Packed(Rows):
 
     def back(self, y: Any) -> Any:
         o, width = self.o, self.op.directions * self.width
-        nothing = o.Expand(self.zero, self.shape(o.Mul(self.batch, self.time), width))
+        nothing = o.Expand(o.scalar(0.0), self.shape(o.Mul(self.batch, self.time), width))
         made = o.ScatterND(nothing, o.Unsqueeze(self.in_x, o.ints(1)), y)
         return o.Reshape(made, self.shape(self.batch, self.time, width), allowzero=1)
 
