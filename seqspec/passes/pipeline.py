@@ -12,6 +12,7 @@ from seqspec.passes.drop_dropout import drop_dropout
 from seqspec.passes.forms import Target
 from seqspec.passes.fuse_attention import fuse_attention
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
+from seqspec.passes.hoist import hoist
 from seqspec.passes.initial import learned
 from seqspec.passes.inline import inline
 from seqspec.passes.last_logits import last_logits
@@ -45,7 +46,7 @@ def parts(flat: Graph) -> dict[str, Graph]:
 
 def fused(flat: Graph, target: Target, dtype: str = "float32", bits: Quantize | None = None) -> Graph:
     """The graph with the kernels that `target` has for this dtype, and with quantized weights if `bits` asks for it."""
-    scanned = scan_recurrent(trim(flat), target, dtype)
+    scanned = scan_recurrent(hoist(trim(flat)), target, dtype)
     joined = fuse_skip_norm(fuse_attention(scanned, target, dtype), target, dtype)
     return joined if bits is None else quantize(joined, target, dtype, bits)
 

@@ -15,6 +15,7 @@ from seqspec.graph.text import text
 from seqspec.graph.verify import Stage, verify
 from seqspec.ops.attention import Attention
 from seqspec.ops.cache import Append, Hold
+from seqspec.ops.cells import GruCell, LstmCell
 from seqspec.ops.dropout import Dropout
 from seqspec.ops.elementwise import Add, Multiply, Unary
 from seqspec.ops.embedding import Embedding
@@ -29,7 +30,7 @@ from seqspec.ops.positions import LearnedPositions, Positions
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.rnn import Rnn
 from seqspec.ops.scanned import Scanned
-from seqspec.ops.shape import MergeHeads, SplitHeads
+from seqspec.ops.shape import Concat, MergeHeads, SplitHeads
 from seqspec.ops.state import SelectState
 from seqspec.passes.bind import bind
 from seqspec.passes.drop_dead import drop_dead
@@ -37,6 +38,7 @@ from seqspec.passes.drop_dropout import drop_dropout
 from seqspec.passes.expand import expand
 from seqspec.passes.fuse_attention import declined, fuse_attention
 from seqspec.passes.fuse_skip_norm import fuse_skip_norm
+from seqspec.passes.hoist import hoist
 from seqspec.passes.inline import inline
 from seqspec.passes.pipeline import fused, inference, parts
 from seqspec.passes.rewrite import nodes
@@ -102,6 +104,22 @@ def translator() -> Graph:
     return Graph(root.done(root.add(Add(), ys, bias, hint="logits")), frozenset({"features"}))
 
 
+def looping() -> Graph:
+    """Two loops over time: the first cell reads [x; its output; a constant], the second one x alone."""
+    root = Builder("Looping")
+    x, w = root.input("x", (B, T, 3)), root.input("w", (B, 2))
+    first = root.child("First")
+    h, output, own = (first.input(n, (B, width)) for n, width in (("h", 4), ("output", 4), ("x", 3)))
+    whole = first.add(Concat(), own, output, first.input("w", (B, 2)))
+    new = first.add(GruCell(9, 4), whole, h, name="gru", hint="h")
+    _, _, y = root.add_many(Loop(first.done(new, new, new), 2), None, None, x, w, name="first", hint="h output y")
+    second = root.child("Second")
+    h, c, own = (second.input(n, (B, 4)) for n in ("h", "c", "x"))
+    new, cell = second.add_many(LstmCell(4, 4), own, h, c, name="lstm", hint="h c")
+    _, _, z = root.add_many(Loop(second.done(new, cell, new), 2), None, None, y, name="second", hint="h c z")
+    return Graph(root.done(z))
+
+
 def skip_norm(graph: Graph) -> Graph:
     return fuse_skip_norm(graph, "cpu", "float32")
 
@@ -127,6 +145,7 @@ PASSES: dict[str, tuple[Callable[[], Graph], Callable[[Graph], Graph], Stage]] =
         "inference",
     ),
     "window_caches": (lambda: bare(decoder(3, sees=(Band(3, 0), CAUSAL))), window_caches, "part"),
+    "hoist": (looping, hoist, "part"),
     "split_encoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[0], "part"),
     "split_decoder": (lambda: drop_dead(bare(translator())), lambda g: split(g)[1], "part"),
 }
@@ -161,6 +180,11 @@ def test_laws_hold_between_all_passes(make: Callable[[], Graph]) -> None:
 def test_a_second_time_changes_nothing(rewrite: Callable[[Graph], Graph]) -> None:
     done = rewrite(inference(decoder(2)))
     assert text(rewrite(done)) == text(done)
+
+
+def test_hoisting_a_second_time_changes_nothing() -> None:
+    done = hoist(looping())
+    assert text(hoist(done)) == text(done)
 
 
 def test_expand_undoes_a_fusion() -> None:

@@ -20,6 +20,7 @@ from seqspec.ops.initial_state import GivenState, LearnedState
 from seqspec.ops.linear import Linear
 from seqspec.ops.loop import Loop
 from seqspec.ops.lstm import Lstm
+from seqspec.ops.open_cell import InputGates, OpenCell
 from seqspec.ops.ragged import KeepAtPadding, RealSteps
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.rnn import Rnn
@@ -136,6 +137,14 @@ def cell_row(name: str, op: Cell, batch: int) -> Row:
     return Row(name, op, tuple(inputs), {BATCH: batch})
 
 
+def open_row(name: str, op: Cell, inputs: int) -> Row:
+    """A cell that reads 3 channels, some of them before."""
+    gates, rest = random(4, op.rule.gates * op.hidden_size), random(4, 3 - inputs) if inputs < 3 else None
+    states = [random(4, width, seed=k) for k, width in enumerate(op.rule.widths(op.hidden_size))]
+    given = [None if a is None else Input((B, a.shape[1]), a) for a in (gates, rest, *states)]
+    return Row(f"{name} {inputs}", OpenCell(op, inputs), tuple(given), {BATCH: 4})
+
+
 def lstm_body() -> Region:
     """h, c, x, bias -> h', c', [h'; x], and h' once more"""
     b = Builder("LstmStep")
@@ -199,6 +208,10 @@ def other_rows() -> Iterator[Row]:
     yield Row("sum of no step", MergeDirections(), (Input((B, T, 8), random(4, 0, 8)),), {BATCH: 4, TIME: 0})
     yield Row("one layer", StackStates(), (Input((B, 5), random(4, 5)),), sizes)
     yield Row("layers", StackStates(), tuple(Input((B, 5), random(4, 5, seed=k)) for k in range(3)), sizes)
+    for count in range(3):
+        bias = [Input((12,), random(12, seed=k)) for k in range(count)]
+        given = (Input((B, T, 3), random(4, 6, 3)), Input((12, 5), random(12, 5)), *bias)
+        yield Row(f"{count} biases", InputGates(), given, sizes)
     first = Input((B,), MASKS["holes"][:, 0], "bool")
     yield Row("states", KeepAtPadding(), (first, *(Input((B, 5), random(4, 5, seed=k)) for k in range(2))), sizes)
     chunk = Input((B, T, 3), random(4, 4, 3))
@@ -253,6 +266,7 @@ ROWS: list[Row] = [
     *layer_rows(),
     *scanned_rows(),
     *(cell_row(name, op, batch) for name, op in CELLS.items() for batch in (1, 3)),
+    *(open_row(name, op, n) for name, op in CELLS.items() if "step" not in name for n in (1, 3)),
     *loop_rows(),
     *other_rows(),
 ]

@@ -13,6 +13,7 @@ from seqspec.ops.attend import DotScores
 from seqspec.ops.attention import Attention
 from seqspec.ops.base import Op
 from seqspec.ops.cache import Append
+from seqspec.ops.cells import GruCell
 from seqspec.ops.conv import Conv1d, PatchEmbedding
 from seqspec.ops.elementwise import Add
 from seqspec.ops.embedding import Embedding
@@ -20,6 +21,7 @@ from seqspec.ops.frames import ChannelsLast, ClassToken, RealFirst
 from seqspec.ops.initial_state import GivenState
 from seqspec.ops.linear import Linear, PartLinear, TiedPartLinear
 from seqspec.ops.norm import LayerNorm, RMSNorm
+from seqspec.ops.open_cell import InputGates, OpenCell
 from seqspec.ops.padding import Padding
 from seqspec.ops.pool import Pool
 from seqspec.ops.positions import Positions
@@ -80,6 +82,8 @@ REFUSED: list[tuple[Op, list[Value | None], str]] = [
     (RealFirst(), [value(FEATURES), value((B, S), "bool")], "the mask of"),
     (ClassToken(5), [value(FEATURES)], "a token of width 5"),
     (ChannelsLast(), [heads(2)], "are put last"),
+    (InputGates(), [value(FEATURES), value((8, 5))], r"weights \[8, 5\] cannot read"),
+    (OpenCell(GruCell(3, 4), 2), [value((B, 12)), None, value((B, 4))], "12 gates and 1 more inputs"),
     (GivenState(2, 5), [value((B, 1, 5)), value(FEATURES)], "an initial state is"),
 ]
 
