@@ -68,8 +68,14 @@ def test_ours_and_plain_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[
     found: dict[str, object] = {}
     exec(snippet, found)
     assert ",".join(map(str, found["ids"])) == ours  # type: ignore[call-overload]
-    said(capsys, "tiny-cuda", "tiny-portable")
-    assert {f.name for f in (folder / "out").iterdir()} == {"tiny-llama", "tiny-cuda", "tiny-portable"}
+    said(capsys, "tiny-half", "tiny-int4", "tiny-cuda", "tiny-portable")
+    assert {f.name for f in (folder / "out").iterdir()} == {
+        "tiny-llama",
+        "tiny-half",
+        "tiny-int4",
+        "tiny-cuda",
+        "tiny-portable",
+    }
 
 
 def test_genai(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,5 +95,7 @@ def test_transformers_js(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_every_block_is_one_of_these() -> None:
     assert {name for name, _ in BLOCKS} == {"sh", "python", "python genai", "js"}
-    known = list(commands("out/tiny-llama", "tiny-cuda", "tiny-portable", "tiny-genai", "tiny-js"))
+    known = list(
+        commands("out/tiny-llama", "tiny-half", "tiny-int4", "tiny-cuda", "tiny-portable", "tiny-genai", "tiny-js")
+    )
     assert len(known) == sum(len(text.splitlines()) for text in blocks("sh"))
