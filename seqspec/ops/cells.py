@@ -85,7 +85,7 @@ class Cell(Op):
         return Expr(f"{t.module}({x}, {f'({given})' if self.native and len(state) > 1 else given})")
 
     def onnx(self, o: OnnxWriter, x: Any, *state: Any) -> tuple[Any, ...]:
-        gates = self.rule.onnx_gates(o, self.bias, self.hidden_size, x)
+        gates = self.rule.onnx_gates(o, self.bias, x)
         return self.rule.onnx(o, self.bias, self.hidden_size, gates, state)
 
 

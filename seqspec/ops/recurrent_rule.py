@@ -116,9 +116,9 @@ class Rule(ABC):
     def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         """The next state from x[..., I] and state[..., H] each."""
 
-    def onnx_gates(self, o: OnnxWriter, bias: Bias, hidden_size: int, x: Any) -> Any:
+    def onnx_gates(self, o: OnnxWriter, bias: Bias, x: Any) -> Any:
         """W x + b [N, G·H] of x[N, I], with c too if it is added to that."""
-        return input_gates(o, x, bias, summed=self.gates * hidden_size if self.sums_biases else 0)
+        return input_gates(o, x, bias, summed=self.sums_biases)
 
     @abstractmethod
     def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -160,11 +160,11 @@ def sigmoid(np: Any, x: Array) -> Array:
     return (1 + np.tanh(x / 2)) / 2
 
 
-def input_gates(o: OnnxWriter, x: Any, bias: Bias, summed: int = 0) -> Any:
-    """W x + b of a cell. With `summed`, the number of rows, the second bias c is added too."""
+def input_gates(o: OnnxWriter, x: Any, bias: Bias, *, summed: bool = False) -> Any:
+    """W x + b of a cell; W x + b + c if `summed`."""
     b = o.param("bias_ih") if bias != "none" else None
     if summed and bias == "double":
-        b = o.derived("bias", (summed,), lambda np, b, c: b + c, *BIAS_NAMES)
+        b = o.Add(b, o.param("bias_hh"))  # once: onnxruntime folds constants
     return o.Gemm(x, o.param("weight_ih"), b, transB=1)
 
 

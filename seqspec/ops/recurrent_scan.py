@@ -65,7 +65,7 @@ def _layers(rows: Rows, starts: Sequence[Any]) -> tuple[Any, ...]:
         outputs = []
         for d in layer:
             under = _Single(o, d.suffix)
-            gates = op.rule.onnx_gates(under, op.bias, op.hidden_size, y)
+            gates = op.rule.onnx_gates(under, op.bias, y)
             states = [rows.start(start, d.number, width) for start, width in zip(begun, op.widths, strict=True)]
             *last, made = rows.scan(gates, states, partial(_step, under, op), d.backward)
             outputs.append(made)
