@@ -90,15 +90,16 @@ class GruRule(Rule):
 
     def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         (h,) = state
-        rows = 2 * hidden_size
-        x_r_z, x_n = o.many("Split", 2, gates, o.ints(rows, hidden_size), axis=-1)
         if self.reset == "after":
-            h_r_z, h_n = o.many("Split", 2, state_gates(o, h, bias), o.ints(rows, hidden_size), axis=-1)
-            r, z = o.many("Split", 2, o.Sigmoid(o.Add(x_r_z, h_r_z)), axis=-1, num_outputs=2)
+            x_r, x_z, x_n = o.many("Split", 3, gates, axis=-1, num_outputs=3)
+            h_r, h_z, h_n = o.many("Split", 3, state_gates(o, h, bias), axis=-1, num_outputs=3)
+            r, z = o.Sigmoid(o.Add(x_r, h_r)), o.Sigmoid(o.Add(x_z, h_z))
             n = o.Tanh(o.Add(x_n, o.Mul(r, h_n)))
         else:
+            rows = 2 * hidden_size
             both = o.derived("gates_r_z", (rows, hidden_size), lambda np, u: u[:rows], "weight_hh")
             new = o.derived("gate_n", (hidden_size, hidden_size), lambda np, u: u[rows:], "weight_hh")
+            x_r_z, x_n = o.many("Split", 2, gates, o.ints(rows, hidden_size), axis=-1)
             r, z = o.many("Split", 2, o.Sigmoid(o.Gemm(h, both, x_r_z, transB=1)), axis=-1, num_outputs=2)
             n = o.Tanh(o.Gemm(o.Mul(r, h), new, x_n, transB=1))
         base, other = (n, h) if self.update == "keep" else (h, n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Param, Value
@@ -15,6 +15,8 @@ from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Gates, step_flops
 @primitive
 class InputGates(Op):
     """x[..., I], weight[R, I + J], bias[R]… -> W₁ x + b + … [..., R], W = [W₁ W₂], where a cell owns the weights."""
+
+    positionwise: ClassVar[bool] = True
 
     def infer(self, x: Value, weight: Value, *biases: Value) -> tuple[Type, ...]:
         if weight.shape[1] < x.shape[-1]:  # type: ignore[operator]

@@ -219,8 +219,9 @@ def test_one_projection_and_one_node_where_attention_was() -> None:
     assert not {"CumSum", "Cos", "Expand", "Attention", "RotaryEmbedding"} & set(top)
 
 
-@pytest.mark.parametrize("name", ["grouped", "mistral", "gpt", "bert"])
+@pytest.mark.parametrize("name", ["grouped", "gpt", "bert"])
 def test_attention_reads_heads_as_they_are_projected(name: str) -> None:
+    """Not where a cache keeps a window: its columns are dropped before the kernel reads them."""
     nodes = list(model(make(name), target="portable").graph)
     assert moved(nodes) == 0
     found = [node for node in nodes if node.op_type == "Attention"]
