@@ -2,9 +2,10 @@
 
     python benchmarks/onnx.py [--only WORK …] [--columns COLUMN …] [--slow] [--pairs 15] [--peers PYTHON]
 
-Every column computes the same, from the same weights, in one process on one core. Columns run in turn, each against the
-emitted module in PyTorch, eager; what is printed is the median of the ratios and its 95 % interval. Files are opened
-anew several times, since where their memory lies moves a ratio by several percent.
+Every column computes the same, from the same weights, in one process on one core. Columns run in turn, each against
+PyTorch, eager: the emitted module, or for the encoder-decoder one written by hand (`bahdanau.py`), whose outputs every
+column must give. What is printed is the median of the ratios and its 95 % interval. Files are opened anew several
+times, since where their memory lies moves a ratio by several percent.
 
 `--slow` adds the columns that take minutes: torch.compile, torch.onnx.export and transformers.exporters. PYTHON is an
 interpreter that has the other exporters' packages: onnxruntime-genai, mobius-onnx, onnxscript. A column that cannot be
@@ -29,25 +30,26 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 
 import seqspec
-from benchmarks import checkpoints, specs
+from benchmarks import bahdanau, checkpoints, specs
 from benchmarks.pairs import Run, environment, paired, shown, table
 from benchmarks.peers import made
-from benchmarks.runs import eager, of_file, of_session, of_transformers, stepwise
+from benchmarks.runs import agreeing, eager, of_file, of_session, of_transformers, plain
 from benchmarks.works import WORKS, Work
 
 OURS = ("cpu", "portable", "cpu, last", "cpu, int4")
-OTHERS = ("transformers eager", "eager, stepwise", "genai", "genai, last", "mobius")
+OTHERS = ("transformers eager", "emitted module", "genai", "genai, last", "mobius")
 SLOW = ("torch.compile", "torch.onnx.export", "transformers.exporters")
 FILES = ("cpu, last", "cpu, int4", "genai", "genai, last", "mobius", "torch.onnx.export", "transformers.exporters")
-Columns = Mapping[str, Callable[[Work], Run]]
+Open = Callable[[Work], Run]
+Columns = Mapping[str, Open]
 
 
-def transformer(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[torch.nn.Module, Columns]:
+def transformer(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[Open, Columns]:
     """The emitted module and the columns of a model that transformers has, too."""
     reference = getattr(checkpoints, kind)(folder / "checkpoint")
     spec, weights = folder / "checkpoint/seqspec/spec.yaml", folder / "checkpoint/seqspec/model.safetensors"
     module = seqspec.to_torch(spec, weights=weights).eval()
-    columns: dict[str, Callable[[Work], Run]] = {"transformers eager": lambda work: of_transformers(reference, work)}
+    columns: dict[str, Open] = {"transformers eager": lambda work: of_transformers(reference, work)}
     if "torch.compile" in asked.columns:
         columns["torch.compile"] = lambda work: eager(torch.compile(module), work)  # type: ignore[arg-type]
     for name in (n for n in asked.columns if n in ("cpu", "portable") or (n in FILES and kind == "decoder")):
@@ -56,18 +58,34 @@ def transformer(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tu
             said[name] = found
         else:
             columns[name] = lambda work, name=name: of_file(_file(folder / name, work), work)  # type: ignore[misc]
-    return module, columns
+    return (lambda work: eager(module, work)), columns
 
 
-def recurrent(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[torch.nn.Module, Columns]:
+def recurrent(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[Open, Columns]:
     """The emitted module and our own columns: no other exporter takes these models."""
-    spec = specs.BAHDANAU if kind == "bahdanau" else specs.LAYERS.format(kind=kind)
-    module = seqspec.to_torch(spec, seed=0).eval()
-    columns: dict[str, Callable[[Work], Run]] = {"eager, stepwise": lambda work: stepwise(module, work)}
+    module, columns = _ours(specs.LAYERS.format(kind=kind), folder, asked)
+    return (lambda work: eager(module, work)), columns
+
+
+def attending(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[Open, Columns]:
+    """The encoder-decoder written by hand, and our own columns, the emitted module among them."""
+    module, columns = _ours(specs.BAHDANAU, folder, asked)
+    by_hand = bahdanau.translator(module.state_dict())
+    columns = {"emitted module": lambda work: eager(module, work), **columns}
+
+    def checked(open_: Open) -> Open:
+        return lambda work: agreeing(open_(work), plain(by_hand, work))
+
+    return (lambda work: plain(by_hand, work)), {name: checked(open_) for name, open_ in columns.items()}
+
+
+def _ours(spec: str, folder: Path, asked: Any) -> tuple[torch.nn.Module, Columns]:
+    """The emitted module, and the columns of its files."""
+    columns: dict[str, Open] = {}
     for target in (n for n in asked.columns if n in ("cpu", "portable")):
         path = seqspec.to_onnx(spec, folder / target, target=target, verify=False)
         columns[target] = lambda work, path=path: of_session(path, work)  # type: ignore[misc]
-    return module, columns
+    return seqspec.to_torch(spec, seed=0).eval(), columns
 
 
 def _file(folder: Path, work: Work) -> Path:
@@ -76,29 +94,29 @@ def _file(folder: Path, work: Work) -> Path:
     return parts if parts.exists() else folder / "model.onnx"
 
 
+_MADE = {"decoder": transformer, "encoder": transformer, "bahdanau": attending}
+
+
 def rows(works: list[Work], asked: Any, said: dict[str, str]) -> Iterator[list[str]]:
     """A row for each work, printed as it is measured."""
     with tempfile.TemporaryDirectory() as place:
         for kind in dict.fromkeys(work.model for work in works):
             folder = Path(place, kind)
             folder.mkdir()
-            make = transformer if kind in ("decoder", "encoder") else recurrent
-            module, columns = make(kind, folder, asked, said)
+            base, columns = _MADE.get(kind, recurrent)(kind, folder, asked, said)
             wanted = {name: open_ for name, open_ in columns.items() if name in asked.columns}
             for work in (w for w in works if w.model == kind):
-                yield [work.name, *_cells(module, wanted, work, asked)]
+                yield [work.name, *_cells(base, wanted, work, asked)]
 
 
 def _does(column: str, work: Work) -> bool:
-    """Whether that is another thing to measure: of one new token the last logits are all, and only teachers force."""
-    if column == "eager, stepwise":
-        return work.model == "bahdanau" and not work.greedy
+    """Whether that is another thing to measure: of one new token the last logits are all."""
     return not (work.past and "last" in column)
 
 
-def _cells(module: torch.nn.Module, columns: Columns, work: Work, asked: Any) -> list[str]:
+def _cells(base: Open, columns: Columns, work: Work, asked: Any) -> list[str]:
     able = {name: (lambda open_=open_: open_(work)) for name, open_ in columns.items() if _does(name, work)}
-    ratios = paired(eager(module, work), able, asked.pairs, asked.openings)
+    ratios = paired(base(work), able, asked.pairs, asked.openings)
     for name, found in ratios.items():
         print(f"{work.name:28} {name:24} {shown(found)}", file=sys.stderr, flush=True)
     return [shown(ratios[name]) if name in ratios else "" for name in asked.columns]

@@ -1,7 +1,8 @@
-"""The works as calls, ready to be timed: of a module of ours or of transformers', of a Session, of any ONNX file."""
+"""The works as calls, ready to be timed: of any of the modules, of a Session, of any ONNX file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import onnxruntime as ort
 import torch
 
+from benchmarks.bahdanau import Translator
 from benchmarks.pairs import Run
 from benchmarks.works import WORDS, Work
 from seqspec.runtime.generate import generate
 from seqspec.runtime.session import Session
 
 HEADS, WIDTH, ROOM = 2, 64, 2304  # of the decoder's cache; positions that a shared one has
+_START = 2  # the id that greedy decoding begins with
 
 
 def eager(module: torch.nn.Module, work: Work) -> Run:
@@ -31,21 +34,29 @@ def eager(module: torch.nn.Module, work: Work) -> Run:
     return run
 
 
-def stepwise(module: torch.nn.Module, work: Work) -> Run:
-    """An encoder-decoder, one token per call, with the head applied in every step, as a simple implementation does."""
-    inputs = {name: torch.from_numpy(array) for name, array in work.inputs.items()}
+def plain(module: Translator, work: Work) -> Run:
+    """The encoder-decoder that is written by hand."""
+    ids, given = (torch.from_numpy(work.inputs[name]) for name in ("input_ids", "decoder_input_ids"))
 
     def run() -> Any:
-        state, logits = None, []
         with torch.inference_mode():
-            for token in inputs["decoder_input_ids"].split(1, dim=1):
-                first = {"input_ids": inputs["input_ids"]} if state is None else {}
-                output = module(decoder_input_ids=token, state=state, **first)
-                state = output.state
-                logits.append(output.logits)
-            return torch.cat(logits, 1)
+            return module.greedy(ids, _START, work.time) if work.greedy else module.forced(ids, given)
 
     return run
+
+
+def agreeing(run: Run, base: Run) -> Run:
+    """`run`, which gives the same ids as `base`, or the same logits: an AssertionError otherwise."""
+    found, wanted = _answer(run()), _answer(base())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * float(np.abs(wanted).max()))
+    return run
+
+
+def _answer(result: Any) -> np.ndarray:
+    """The ids or logits among what a run gives."""
+    if isinstance(result, Mapping):
+        return np.asarray(result["logits"])
+    return np.asarray(getattr(result, "logits", result))
 
 
 def of_transformers(module: torch.nn.Module, work: Work) -> Run:
@@ -122,4 +133,4 @@ def _prompted(module: torch.nn.Module, work: Work) -> Any:
 
 
 def _spoken(model: Any, work: Work) -> Any:
-    return generate(model, work.ids, max_new_tokens=work.time, decoder_start_id=2)
+    return generate(model, work.ids, max_new_tokens=work.time, decoder_start_id=_START)

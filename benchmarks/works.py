@@ -63,6 +63,7 @@ WORKS = (
     *(Work(f"{kind} 16x256", kind, (256,) * 16, 256) for kind in ("lstm", "gru", "rnn")),
     *(Work(f"{kind} 16x256 ragged", kind, _ragged(16, 256), 256) for kind in ("lstm", "gru", "rnn")),
     Work("bahdanau greedy 16x64", "bahdanau", (64,) * 16, 64, greedy=True),
+    Work("bahdanau greedy 1x64", "bahdanau", (64,), 64, greedy=True),
     Work("bahdanau forced 16x64", "bahdanau", (64,) * 16, 64),
     Work("bahdanau forced 1x64", "bahdanau", (64,), 64),
 )
