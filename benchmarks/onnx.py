@@ -61,9 +61,10 @@ def transformer(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tu
     return (lambda work: eager(module, work)), columns
 
 
-def recurrent(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[Open, Columns]:
+def alone(kind: str, folder: Path, asked: Any, said: dict[str, str]) -> tuple[Open, Columns]:
     """The emitted module and our own columns: no other exporter takes these models."""
-    module, columns = _ours(specs.LAYERS.format(kind=kind), folder, asked)
+    spec = specs.SENTENCES if kind == "sentences" else specs.LAYERS.format(kind=kind)
+    module, columns = _ours(spec, folder, asked)
     return (lambda work: eager(module, work)), columns
 
 
@@ -103,7 +104,7 @@ def rows(works: list[Work], asked: Any, said: dict[str, str]) -> Iterator[list[s
         for kind in dict.fromkeys(work.model for work in works):
             folder = Path(place, kind)
             folder.mkdir()
-            base, columns = _MADE.get(kind, recurrent)(kind, folder, asked, said)
+            base, columns = _MADE.get(kind, alone)(kind, folder, asked, said)
             wanted = {name: open_ for name, open_ in columns.items() if name in asked.columns}
             for work in (w for w in works if w.model == kind):
                 yield [work.name, *_cells(base, wanted, work, asked)]

@@ -1,4 +1,4 @@
-"""The recurrent models that are timed: stacked layers in both directions, and an encoder-decoder after Bahdanau."""
+"""Models that are timed and that no other exporter takes, or not with what makes the difference."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ name: bench-{kind}
 encoder:
   input: {{kind: features, size: 256}}
   layers: [{{kind: {kind}, hidden_size: 256, num_layers: 2, bidirectional: true}}]
+"""
+SENTENCES = """
+seqspec: 1
+name: bench-sentences
+encoder:
+  input: {kind: tokens, vocab_size: 8192, pad_id: 0}
+  d_model: 768
+  position: {kind: learned, max_length: 512}
+  norm: layernorm
+  norm_placement: post
+  layers: [{repeat: 4, block: [{kind: attention, heads: 12}, {kind: ffn, d_ff: 3072, activation: gelu}]}]
+head: {kind: embedding, pool: mean, normalize: true}
 """
 BAHDANAU = """
 seqspec: 1

@@ -38,7 +38,7 @@ class Work:
         padded = {} if self.mask.all() else {"attention_mask": self.mask}
         if self.model == "bahdanau":
             return {"input_ids": self.ids, "decoder_input_ids": self.ids[:, ::-1].copy()}
-        if self.model in ("decoder", "encoder"):
+        if self.model in ("decoder", "encoder", "sentences"):
             return {"input_ids": self.ids, **padded}
         shape = (len(self.lengths), self.time, 256)
         return {"features": np.random.default_rng(0).standard_normal(shape, np.float32), **padded}
@@ -59,6 +59,8 @@ WORKS = (
     Work("decode 8 past 256", "decoder", (1,) * 8, 1, 256),
     Work("encoder 1x512 quarter full", "encoder", (128,), 512),
     Work("encoder 1x512", "encoder", (512,), 512),
+    Work("sentences 1x512 quarter full", "sentences", (128,), 512),
+    Work("sentences 8x128 padded", "sentences", RAGGED, 128),
     Work("encoder 8x128 padded", "encoder", RAGGED, 128),
     *(Work(f"{kind} 16x256", kind, (256,) * 16, 256) for kind in ("lstm", "gru", "rnn")),
     *(Work(f"{kind} 16x256 ragged", kind, _ragged(16, 256), 256) for kind in ("lstm", "gru", "rnn")),
