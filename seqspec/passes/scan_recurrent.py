@@ -25,7 +25,7 @@ PACKED = Form(
 STEPPED = Form(
     "a recurrent layer that the CUDA provider has no kernel for",
     ("Scan",),
-    {"cuda": DTYPES},
+    {"cuda": ("float32", "float16")},
     "RNN, GRU or LSTM",
     (
         Limit(
@@ -34,6 +34,12 @@ STEPPED = Form(
             lambda layer: not layer.rule.in_cudnn,
         ),
     ),
+)
+ROUNDED = Form(
+    "a recurrent layer in bfloat16, for which the CUDA provider has no kernel",
+    ("Scan",),
+    {"cuda": ("bfloat16",)},
+    "RNN, GRU or LSTM",
 )
 
 
@@ -46,5 +52,5 @@ def scan_recurrent(graph: Graph, target: Target, dtype: str) -> Graph:
 def _scanned(node: Node, target: Target, dtype: str) -> Node:
     if not isinstance(node.op, Recurrent):
         return node
-    fits = [form for form in (PACKED, STEPPED) if form.when(node.op, target, dtype) is None]
+    fits = [form for form in (PACKED, STEPPED, ROUNDED) if form.when(node.op, target, dtype) is None]
     return replace(node, op=Scanned(node.op, packed=fits[0] is PACKED)) if fits else node

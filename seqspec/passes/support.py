@@ -17,6 +17,7 @@ FORMS: tuple[Form, ...] = (
     quantize.FORM,
     scan_recurrent.PACKED,
     scan_recurrent.STEPPED,
+    scan_recurrent.ROUNDED,
 )
 _HEAD = """\
 # Which kernels are used

@@ -207,13 +207,15 @@ def test_expand_undoes_a_scan() -> None:
     ],
 )  # fmt: skip
 def test_which_layers_are_a_scan(layer: Recurrent, on_cuda: bool) -> None:
-    """On a CPU all, over real steps alone; on CUDA those that cuDNN has not."""
+    """On a CPU all, over real steps alone; on CUDA those that cuDNN has not, which has none in bfloat16."""
     root = Builder("One")
     x, names = root.input("x", (B, T, 3)), " ".join(("y", *layer.rule.carried))
     graph = Graph(root.done(root.add_many(layer, x, None, name="layer", hint=names)[0]))
     for target, packed in (("cpu", True), ("portable", True), ("cuda", False)):
         (node,) = nodes(scan_recurrent(graph, target, "float32").root)  # type: ignore[arg-type]
         assert node.op == (Scanned(layer, packed) if packed or on_cuda else layer)
+    (node,) = nodes(scan_recurrent(graph, "cuda", "bfloat16").root)  # type: ignore[arg-type]
+    assert node.op == Scanned(layer, packed=False)
 
 
 def facts(graph: Graph) -> dict[str, Any]:

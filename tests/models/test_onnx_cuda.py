@@ -102,6 +102,14 @@ def test_kernels_by_dtype(libraries: Path, tmp_path: Path) -> None:
         assert list(left(found)) == [], name
 
 
+@pytest.mark.parametrize("name", ["elman-language-model", "gru-forecast", "lstm-sentiment"])
+def test_no_recurrent_layer_needs_a_kernel_in_bfloat16(name: str, libraries: Path, tmp_path: Path) -> None:
+    files = list(compiled(ROOT / "examples" / f"{name}.yaml", tmp_path / "out", dtype="bfloat16"))
+    for found in placed(libraries, files):
+        assert set(left(found)) <= set(LISTED)
+        assert found["cuda"] > 0
+
+
 def test_windows_of_the_past_are_kept_on_the_gpu(libraries: Path, tmp_path: Path) -> None:
     """In float32, where no kernel keeps the cache. How much of it is dropped is a number, which the CPU reads."""
     files = list(compiled(ROOT / "examples" / "hybrid-window.yaml", tmp_path / "out", dtype="float32"))
