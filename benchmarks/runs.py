@@ -91,8 +91,11 @@ def of_session(folder: Path, work: Work) -> Run:
     return (lambda: _spoken(session, work)) if work.greedy else (lambda: session.run(inputs))
 
 
-def of_file(file: Path, work: Work) -> Run:
-    """A file on bound values; its cache in one buffer where the graph's kernel writes in place."""
+def of_file(file: Path, work: Work, kept: int | None = None) -> Run:
+    """A file on bound values; its cache in one buffer where the graph's kernel writes in place.
+
+    `kept`: how many positions of the past its caches have, if these are not all.
+    """
     options = ort.SessionOptions()
     options.log_severity_level = 3
     session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
@@ -110,8 +113,9 @@ def of_file(file: Path, work: Work) -> Run:
             held.append(np.ascontiguousarray(given[value.name]))
             binding.bind_cpu_input(value.name, held[-1])
             continue
-        cache = np.zeros((batch, HEADS, ROOM if in_place else work.past, WIDTH), np.float32)
-        cache[:, :, : work.past] = np.random.default_rng(1).standard_normal((batch, HEADS, work.past, WIDTH))
+        past = work.past if kept is None else kept
+        cache = np.zeros((batch, HEADS, ROOM if in_place else past, WIDTH), np.float32)
+        cache[:, :, :past] = np.random.default_rng(1).standard_normal((batch, HEADS, past, WIDTH))
         held.append(ort.OrtValue.ortvalue_from_numpy(cache))
         binding.bind_ortvalue_input(value.name, held[-1])
         if in_place:

@@ -20,39 +20,13 @@ HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry).resolve() != HERE)]
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import numpy as np
-import onnxruntime as ort
-
 import seqspec
-from benchmarks.pairs import Run, environment, paired, shown, table
+from benchmarks.pairs import environment, paired, shown, table
+from benchmarks.runs import of_file
 from benchmarks.specs import WINDOWS
+from benchmarks.works import Work
 
 STEPS = ((256, 1900), (512, 1900), (4096, 1900), (4096, 300), (4096, 700))
-
-
-def step(file: Path, past: int, kept: int) -> Run:
-    """One new token after `past`, of which the caches have `kept`."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(file, options)
-    inputs = {"input_ids": np.array([[5]]), "attention_mask": np.ones((1, past + 1), np.int64)}
-    random, taken = np.random.default_rng(0), [value for value in session.get_inputs() if value.name not in inputs]
-    shapes = {value.name: (1, value.shape[1], kept, value.shape[3]) for value in taken}
-    arrays = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    caches = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
-    binding = session.io_binding()
-
-    def run() -> None:
-        binding.clear_binding_outputs()
-        for name, array in inputs.items():
-            binding.bind_cpu_input(name, array)
-        for name, value in caches.items():
-            binding.bind_ortvalue_input(name, value)
-        for output in session.get_outputs():
-            binding.bind_output(output.name, "cpu")
-        session.run_with_iobinding(binding)
-
-    return run
 
 
 def main() -> None:
@@ -71,13 +45,13 @@ def main() -> None:
                                 verify=False) / "model.onnx"
                 for genai in (True, False)
             ]  # fmt: skip
-            kept = min(past, size + size // 16)
+            work = Work(f"window {size}, past {past}", "decoder", (1,), 1, past)
             columns = {
-                "control": partial(step, files[0], past, past),
-                "window": partial(step, files[1], past, kept),
+                "control": partial(of_file, files[0], work),
+                "window": partial(of_file, files[1], work, min(past, size + size // 16)),
             }
-            ratios = paired(step(files[0], past, past), columns, asked.pairs, asked.openings)
-            found.append([f"window {size}, past {past}", *map(shown, ratios.values())])
+            ratios = paired(of_file(files[0], work), columns, asked.pairs, asked.openings)
+            found.append([work.name, *map(shown, ratios.values())])
     print(environment())
     print(table(["over the whole past", *columns], found))
 
