@@ -89,9 +89,8 @@ def to_torch(spec: Spec, *, weights: Weights | None = None, seed: int = 0) -> nn
         from seqspec.backends.torch import module
 
         refuse_if_too_large_at_once(graph)
-        if weights is None or isinstance(weights, Mapping):
-            return module(graph, weights, seed)
-        return module(graph, _file(weights, together=True), seed, copy=False)
+        given = _weights(weights, together=True)
+        return module(graph, given, seed, copy=given is weights)
 
 
 def write_source(spec: Spec, path: str | os.PathLike[str]) -> Path:
@@ -255,12 +254,10 @@ def _read(spec: Spec) -> _Read:
     return _Read(found.model, found.graph, found.document)
 
 
-def _weights(weights: Weights | None) -> Mapping[str, Any] | None:
+def _weights(weights: Weights | None, *, together: bool = False) -> Mapping[str, Any] | None:
     """A mapping as it is; for a file, a mapping that reads each tensor when it is asked for."""
-    return weights if weights is None or isinstance(weights, Mapping) else _file(weights)
-
-
-def _file(weights: str | os.PathLike[str], *, together: bool = False) -> Mapping[str, Any]:
+    if weights is None or isinstance(weights, Mapping):
+        return weights
     if not isinstance(weights, str | os.PathLike):
         raise arguments.refused("weights", "arrays by parameter name, or the path of a safetensors file", weights)
     from seqspec.importers.arrays import Arrays

@@ -39,7 +39,8 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
     """Compile SPEC to an ONNX folder, a PyTorch folder or one Python file, complete and verified or not at all."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     _refuse_unused(kind, given)
-    if kind != "python" and str(output) == "-":
+    printed = str(output) == "-"
+    if printed and kind != "python":
         raise click.UsageError(f"--to {kind} writes a folder, which cannot be printed")
     from seqspec import api
 
@@ -49,7 +50,7 @@ def command(spec: str, kind: str, output: Path, overrides: tuple[str, ...], **op
         assert found.model is not None
         model = found.model
         results: list[Verification] = []
-        if kind == "python" and str(output) == "-":
+        if printed:
             click.echo(api.to_source(model), nl=False)
             return
         if kind == "python":

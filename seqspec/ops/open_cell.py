@@ -9,7 +9,7 @@ from seqspec.graph.dims import Size, show
 from seqspec.graph.ir import Param, Value
 from seqspec.ops.base import Array, Expr, OnnxWriter, Op, ShapeError, TorchWriter, Type, Weights, primitive
 from seqspec.ops.cells import Cell
-from seqspec.ops.recurrent_rule import BIAS_NAMES, BIASES, Gates, step_flops
+from seqspec.ops.recurrent_rule import Gates, step_flops, summed
 
 
 @primitive
@@ -37,7 +37,7 @@ class InputGates(Op):
         # onnxruntime folds what it makes of weights when it loads the file
         first = o.Slice(weight, o.ints(0), o.size(x, -1), o.ints(1))
         gates = o.MatMul(x, o.Transpose(first, perm=[1, 0]))
-        return (o.Add(gates, o.Add(*biases) if len(biases) > 1 else biases[0]) if biases else gates,)
+        return (o.Add(gates, summed(o, biases)) if biases else gates,)
 
 
 @primitive
@@ -53,8 +53,8 @@ class OpenCell(Op):
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The biases that are in the gates: b, and c where the equation only adds it to that."""
-        return BIAS_NAMES[: min(BIASES[self.cell.bias], 2 if self.cell.rule.sums_biases else 1)]
+        """The biases that are in the gates."""
+        return self.cell.rule.input_biases(self.cell.bias)
 
     @property
     def more(self) -> int:

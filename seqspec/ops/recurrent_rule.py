@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import reduce
 from math import prod, sqrt
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -116,9 +118,14 @@ class Rule(ABC):
     def reference(self, np: Any, w: Gates, x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         """The next state from x[..., I] and state[..., H] each."""
 
+    def input_biases(self, bias: Bias) -> tuple[str, ...]:
+        """The biases that W x can have: b, and c if the equation only adds it to that."""
+        return BIAS_NAMES[: min(BIASES[bias], 2 if self.sums_biases else 1)]
+
     def onnx_gates(self, o: OnnxWriter, bias: Bias, x: Any) -> Any:
-        """W x + b [N, G·H] of x[N, I], with c too if it is added to that."""
-        return input_gates(o, x, bias, summed=self.sums_biases)
+        """W x with its biases [N, G·H] of x[N, I]."""
+        biases = [o.param(name) for name in self.input_biases(bias)]
+        return o.Gemm(x, o.param("weight_ih"), summed(o, biases), transB=1)
 
     @abstractmethod
     def onnx(self, o: OnnxWriter, bias: Bias, hidden_size: int, gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -160,12 +167,9 @@ def sigmoid(np: Any, x: Array) -> Array:
     return (1 + np.tanh(x / 2)) / 2
 
 
-def input_gates(o: OnnxWriter, x: Any, bias: Bias, *, summed: bool = False) -> Any:
-    """W x + b of a cell; W x + b + c if `summed`."""
-    b = o.param("bias_ih") if bias != "none" else None
-    if summed and bias == "double":
-        b = o.Add(b, o.param("bias_hh"))  # once: onnxruntime folds constants
-    return o.Gemm(x, o.param("weight_ih"), b, transB=1)
+def summed(o: OnnxWriter, biases: Sequence[Any]) -> Any:
+    """The sum of biases, which onnxruntime folds when it loads a file; None of none."""
+    return reduce(o.Add, biases) if biases else None
 
 
 def state_gates(o: OnnxWriter, h: Any, bias: Bias) -> Any:

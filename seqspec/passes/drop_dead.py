@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from seqspec.graph.ir import Graph, Region
-from seqspec.passes.rewrite import nodes
+from seqspec.graph.ir import Graph
+from seqspec.passes.rewrite import nodes, with_items
 
 
 def drop_dead(graph: Graph) -> Graph:
     """The graph with only the nodes that an output or a present depends on."""
-    region = graph.root
-    read = {v.name for v in region.outputs}
+    read = {v.name for v in graph.root.outputs}
     kept = []
-    for node in reversed(nodes(region)):
+    for node in reversed(nodes(graph.root)):
         if node.states or any(v.name in read for v in node.outputs):
             kept.append(node)
             read.update(v.name for v in node.inputs if v is not None)
-    return replace(graph, root=Region(region.name, region.inputs, tuple(reversed(kept)), region.outputs))
+    return with_items(graph, reversed(kept))

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seqspec.graph.ir import Graph, Node, Region, Value, join
+from seqspec.graph.ir import Graph, Node, Value, join
 from seqspec.ops.fused import FusedOp
 from seqspec.ops.scanned import Scanned
-from seqspec.passes.rewrite import nodes
+from seqspec.passes.rewrite import nodes, with_items
 
 
 def expand(graph: Graph) -> Graph:
     """Every fused op replaced by its body, and a Scan by its layer."""
-    region = graph.root
-    items = [part for node in nodes(region) for part in _parts(node)]
-    return replace(graph, root=Region(region.name, region.inputs, tuple(items), region.outputs))
+    return with_items(graph, (part for node in nodes(graph.root) for part in _parts(node)))
 
 
 def _parts(node: Node) -> Iterator[Node]:

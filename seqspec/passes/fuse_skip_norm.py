@@ -7,7 +7,6 @@ the region must be flat.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 
 from seqspec.graph.ir import Graph, Node, Param, Region, Value
 from seqspec.graph.types import DType
@@ -15,7 +14,7 @@ from seqspec.ops.elementwise import Add
 from seqspec.ops.fused import FusedOp
 from seqspec.ops.norm import LayerNorm, RMSNorm
 from seqspec.passes.forms import Form, Target
-from seqspec.passes.rewrite import nodes
+from seqspec.passes.rewrite import nodes, with_items
 
 Fused = dict[tuple[object, ...], FusedOp]
 FORM = Form(
@@ -30,8 +29,7 @@ def fuse_skip_norm(graph: Graph, target: Target, dtype: str) -> Graph:
     """Each norm of a sum of two equal shapes joined with the sum, at the sum's place."""
     if FORM.when(graph, target, dtype) is not None:
         return graph
-    region = graph.root
-    items = nodes(region)
+    items = nodes(graph.root)
     readers: defaultdict[str, list[Node]] = defaultdict(list)
     for node in items:
         if isinstance(node.op, LayerNorm | RMSNorm) and node.inputs[0] is not None:
@@ -46,7 +44,7 @@ def fuse_skip_norm(graph: Graph, target: Target, dtype: str) -> Graph:
             fused.append(_join(node, norms[0], ops))
         elif id(node) not in eaten:
             fused.append(node)
-    return replace(graph, root=Region(region.name, region.inputs, tuple(fused), region.outputs))
+    return with_items(graph, fused)
 
 
 def _is_residual(node: Node) -> bool:

@@ -15,13 +15,12 @@ from seqspec.ops.loop import Loop
 from seqspec.ops.open_cell import InputGates, OpenCell
 from seqspec.ops.shape import Concat
 from seqspec.passes.drop_dead import drop_dead
-from seqspec.passes.rewrite import nodes
+from seqspec.passes.rewrite import nodes, with_items
 
 
 def hoist(graph: Graph) -> Graph:
     """The flat graph with `InputGates` before every loop whose cell reads a step's own input first."""
-    items = tuple(new for node in nodes(graph.root) for new in _hoisted(node))
-    return replace(graph, root=Region(graph.root.name, graph.root.inputs, items, graph.root.outputs))
+    return with_items(graph, (new for node in nodes(graph.root) for new in _hoisted(node)))
 
 
 def _hoisted(node: Node) -> Iterator[Node]:
@@ -74,8 +73,8 @@ def _opened(body: Region, cell: Node, parts: tuple[Value, ...], gates: Value) ->
         rest = list(before[0].outputs)
     inputs = (gates, rest[0] if rest else None, *cell.inputs[1:])
     opened = [*before, replace(cell, inputs=inputs)]
-    items = [new for n in nodes(body) for new in (opened if n.outputs == cell.outputs else [n])]
-    return drop_dead(Graph(replace(body, items=tuple(items)))).root
+    items = (new for n in nodes(body) for new in (opened if n.outputs == cell.outputs else [n]))
+    return drop_dead(with_items(Graph(body), items)).root
 
 
 def _width(value: Value) -> int:

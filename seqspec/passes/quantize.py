@@ -13,7 +13,7 @@ from seqspec.ops.packed import PackedLinear
 from seqspec.ops.quantized import BLOCK, MatMulNBits
 from seqspec.passes.forms import Form, Limit, Target
 from seqspec.passes.options import Quantize
-from seqspec.passes.rewrite import nodes
+from seqspec.passes.rewrite import nodes, with_items
 
 BITS: dict[Quantize, int] = {"int8": 8, "int4": 4}
 FORM = Form(
@@ -27,12 +27,12 @@ FORM = Form(
 
 def quantize(graph: Graph, target: Target, dtype: str, quantize: Quantize) -> Graph:
     """The graph with rounded weights in every linear map that the kernel can compute."""
-    region, bits = graph.root, BITS[quantize]
-    items = tuple(
+    bits = BITS[quantize]
+    items = (
         _quantized(node, bits) if _is_map(node) and FORM.when(node, target, dtype) is None else node
-        for node in nodes(region)
+        for node in nodes(graph.root)
     )
-    return replace(graph, root=Region(region.name, region.inputs, items, region.outputs))
+    return with_items(graph, items)
 
 
 def _is_map(node: Node) -> bool:

@@ -1,11 +1,11 @@
-"""What passes over a flat region share: renaming values and inferring types again."""
+"""What passes over a flat region share: other nodes, other names of values, types inferred again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from seqspec.graph.ir import Call, Node, Param, Region, Value
+from seqspec.graph.ir import Call, Graph, Node, Param, Region, Value
 
 Renamed = Mapping[str, Value | None]
 
@@ -13,6 +13,11 @@ Renamed = Mapping[str, Value | None]
 def nodes(region: Region) -> list[Node]:
     """The nodes of a flat region."""
     return [_node(item) for item in region.items]
+
+
+def with_items(graph: Graph, items: Iterable[Node]) -> Graph:
+    """The flat graph with other nodes between its inputs and outputs, which stay."""
+    return replace(graph, root=replace(graph.root, items=tuple(items)))
 
 
 def _node(item: Node | Call) -> Node:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from seqspec.graph.ir import Graph, Node, Region
+from seqspec.graph.ir import Graph, Node
 from seqspec.ops.recurrent import Recurrent
 from seqspec.ops.scanned import Scanned
 from seqspec.passes.forms import Form, Limit, Target
 from seqspec.passes.options import DTYPES
-from seqspec.passes.rewrite import nodes
+from seqspec.passes.rewrite import nodes, with_items
 
 PACKED = Form(
     "a recurrent layer",
@@ -45,8 +45,7 @@ ROUNDED = Form(
 
 def scan_recurrent(graph: Graph, target: Target, dtype: str) -> Graph:
     """The graph with every recurrent layer that is better a Scan on this target."""
-    items = tuple(_scanned(node, target, dtype) for node in nodes(graph.root))
-    return replace(graph, root=Region(graph.root.name, graph.root.inputs, items, graph.root.outputs))
+    return with_items(graph, (_scanned(node, target, dtype) for node in nodes(graph.root)))
 
 
 def _scanned(node: Node, target: Target, dtype: str) -> Node:

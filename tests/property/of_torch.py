@@ -255,6 +255,10 @@ def _gradient(parameter: torch.nn.Parameter) -> Array:
     return torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
 
 
+OF_EVERY_SPEC = (
+    is_its_reference, rows_are_independent, padding_is_not_read, padding_changes_nothing, chunks_are_the_whole,
+)  # fmt: skip
+"""What tests check that walk over many specs."""
 PROPERTIES = (
     Property("torch = reference", is_its_reference),
     Property("batch = single rows", rows_are_independent),

@@ -17,11 +17,7 @@ from .strategy import Spec
 ROOT = Path(__file__).parents[2]
 SHRINK = runpy.run_path(str(ROOT / "tests" / "models" / "shrink.py"))["shrink"]
 CHECKS = (
-    of_torch.is_its_reference,
-    of_torch.rows_are_independent,
-    of_torch.padding_is_not_read,
-    of_torch.padding_changes_nothing,
-    of_torch.chunks_are_the_whole,
+    *of_torch.OF_EVERY_SPEC,
     of_torch.the_future_is_not_seen,
     *(prop.check for prop in of_onnx.PROPERTIES),
 )

@@ -12,11 +12,7 @@ from .case import Case
 from .strategy import Spec
 
 CHECKS = (
-    of_torch.is_its_reference,
-    of_torch.rows_are_independent,
-    of_torch.padding_is_not_read,
-    of_torch.padding_changes_nothing,
-    of_torch.chunks_are_the_whole,
+    *of_torch.OF_EVERY_SPEC,
     of_loss.is_its_reference,
     of_loss.padding_changes_nothing,
     *(prop.check for prop in of_onnx.PROPERTIES),
